@@ -187,6 +187,11 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   if (!optimizer)
     if (const Function* f = functionNamed("sgd")) settings.optimizer = withDefaults(*f, m_out.sources);
   m_out.trains.push_back(settings);
+  // What is trained is a loss, whether the word `loss` stands before it or not.
+  auto& outputs = m_out.program.outputs;
+  if (std::none_of(outputs.begin(), outputs.end(),
+                   [&](const Output& o) { return o.role == OutputRole::Loss && o.tensor == lossId; }))
+    outputs.push_back({settings.loss, lossId, OutputRole::Loss});
   if (!m_options.training) return;
   const auto expansion = [&] { optimize(ast, s, lossId, optimizer, all, wrt, settings); };
   m_inTrain = true;

@@ -32,6 +32,20 @@ using testing::HasSubstr;
 
 using namespace runs;
 
+TEST(Train, ANumberThatIsTrainedIsALossWithoutTheWord) {
+  const auto context = interpreter();
+  for (const char* kind : {"", "eval ", "loss "}) {
+    TrainJob job(*context,
+                 optionsFor("param w = 1\n" + std::string(kind) +
+                            "L = (w - 3)^2\ntrain L { steps = 1; optimizer = sgd(lr=0.1); mode = static }\n"),
+                 {});
+    const auto summary = job.run({});
+    ASSERT_TRUE(summary.ok()) << kind << summary.error().message;
+    EXPECT_EQ(summary->done.loss, 4) << kind;
+    EXPECT_NEAR(job.weights(1 << 20).at("w").at(0), 1.4, 1e-6) << kind;
+  }
+}
+
 // With X = 1, P = sum of 4 V^2 w^4 + V^2, whose slope by w is 16 V^2 w^3 and by V is 8 V w^4 + 2 V; Q is the sum of its first terms.
 TEST(Train, WhatALossReadsThroughADerivativeIsTrained) {
   const std::string net =
