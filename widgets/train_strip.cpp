@@ -175,7 +175,7 @@ void TrainStrip::sayNoSwaps(bool ended) {
                                    : tr("No kernel swapped yet: the search has tried nothing so far."));
   if (m_candidates > 0)
     return m_swapList->setNone(
-        tr("No kernel was swapped: of %1 that were tried while it ran, none was faster than the kernel in use beyond noise. "
+        tr("No kernel was swapped: of %1 tried while it ran none was faster than the kernel in use beyond noise. "
            "The curve is that of the first kernels.")
             .arg(tried));
   using protocol::SearchState;

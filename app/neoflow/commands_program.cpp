@@ -736,8 +736,9 @@ int runGrad(const GradOptions& options) {
   std::vector<Span> held, choices;
   if (options.check) {
     working.now("checking the gradient by central differences");
-    auto checker = NumericChecker::prepare(d.program, *of, *wrt, made->result, made->seed, kSampleOperations,
-                                           loaded.notebook.sources.at(loaded.notebook.notebook).directory);
+    auto checker =
+        NumericChecker::prepare(d.program, *of, *wrt, made->result, made->seed, kSampleOperations,
+                                {loaded.notebook.sources.at(loaded.notebook.notebook).directory, loaded.notebook.randomSeed()});
     check = checker ? checker->goOn(kRoundOperations, {}) : Result<protocol::NumericCheck>(checker.error());
     if (checker) {
       for (double spent = kRoundOperations; *check && !checker->done() && spent < kCheckOperations; spent += kRoundOperations) {

@@ -107,6 +107,8 @@ struct CompiledNotebook {
   const Symbol* tensorSymbol(std::string_view name) const;
   // By its name in the notebook, else by its full name, `Z.F`; invalid where there is none.
   TensorId tensorNamed(std::string_view name) const;
+  // Of initial values and batches, where nothing else is said: the first `train` statement's.
+  std::uint64_t randomSeed() const { return trains.empty() ? 1 : trains.front().seed; }
   bool ok() const { return !hasErrors(diagnostics); }
 };
 

@@ -205,7 +205,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   m_notebook = compileNotebook(m_options.source, compile);
   if (!m_notebook.ok() && !m_options.training) leaveToTraining(compile);
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
-  m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
+  m_seed = m_options.seed.value_or(m_notebook.randomSeed());
   NF_TRY(const Program program, wantedProgram());
   if (!m_namesOfTraining.empty()) {
     const bool all = m_namesOfTraining.size() == m_names.size();

@@ -316,7 +316,9 @@ void Engine::answerOfJobs(const Request& request, std::stop_token stop) {
 }
 
 namespace {
-const std::string& folderOf(const CompiledNotebook& notebook) { return notebook.sources.at(notebook.notebook).directory; }
+CheckedStart startOf(const CompiledNotebook& notebook) {
+  return {notebook.sources.at(notebook.notebook).directory, notebook.randomSeed()};
+}
 }  // namespace
 
 bool Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
@@ -340,7 +342,7 @@ bool Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
   if (const auto names = derivativeNames(m.tensor)) {
     const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
     if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-      check(*expression, m.numericCheck, *program, of, wrt, tensor, {}, folderOf(notebook), stop);
+      check(*expression, m.numericCheck, *program, of, wrt, tensor, {}, startOf(notebook), stop);
   }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
   sendExpression(*expression, derived, m, id);
@@ -348,14 +350,14 @@ bool Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
 }
 
 void Engine::check(protocol::Expression& into, bool further, const Program& program, TensorId of, TensorId wrt, TensorId result,
-                   TensorId seed, const std::string& directory, std::stop_token stop) {
+                   TensorId seed, const CheckedStart& start, std::stop_token stop) {
   const bool same = m_check && m_check->tensor == into.tensor;
   if (!same && !further) return;
-  const Hash checked = checkedHash(program, of, wrt, result, seed, directory);
+  const Hash checked = checkedHash(program, of, wrt, result, seed, start);
   if (!same || m_check->checked != checked) {
     m_check.reset();
     if (!further) return;
-    auto checker = NumericChecker::prepare(program, of, wrt, result, seed, kCheckOperations, directory);
+    auto checker = NumericChecker::prepare(program, of, wrt, result, seed, kCheckOperations, start);
     if (!checker) {
       into.uncheckable = checker.error().message;
       return;
@@ -399,7 +401,7 @@ bool Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans(), notebook);
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}}), true;
   expression->revision = revision->number();
-  check(*expression, m.numericCheck, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
+  check(*expression, m.numericCheck, d, of, wrt, only.result, only.seed, startOf(revision->sound()), stop);
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
   sendExpression(*expression, differentiated->terms, m, id);
   return true;

@@ -73,7 +73,7 @@ class Engine {
   // Adds one round of the check of d(of)/d(wrt) = result, or why there is none.
   // `further`: by one round; else what is known by now, where it still holds.
   void check(protocol::Expression& into, bool further, const Program& program, TensorId of, TensorId wrt, TensorId result,
-             TensorId seed, const std::string& directory, std::stop_token stop);
+             TensorId seed, const CheckedStart& start, std::stop_token stop);
   bool answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGraph(const protocol::GraphRequest& m, protocol::RequestId id);
   void answerFusion(protocol::RequestId id);

@@ -107,10 +107,10 @@ bool startsEqual(const Tensor& t) {
 
 // What the notebook gives its inputs; where it gives nothing, random values that are legal. moved: parameters that start as one number
 // are moved a little, as a gradient where all are equal says little of one where they are not.
-Result<TensorValues> inputsOf(const Program& p, const std::string& directory, bool moved, std::mt19937_64& rng) {
+Result<TensorValues> inputsOf(const Program& p, const CheckedStart& start, bool moved, std::mt19937_64& rng) {
   std::normal_distribution<double> normal;
   const auto ranges = IndexRanges(p).choose(false).ranges;
-  NF_TRY(DataFeed feed, DataFeed::open(p, directory, 1));
+  NF_TRY(DataFeed feed, DataFeed::open(p, start.directory, start.random));
   TensorValues inputs;
   for (std::size_t i = 0; i < p.tensors.size(); ++i) {
     const Tensor& t = p.tensors[i];
@@ -135,7 +135,7 @@ Result<TensorValues> inputsOf(const Program& p, const std::string& directory, bo
     } else if (t.init.kind == Initializer::Kind::None) {
       random(ranges[i]);
     } else {
-      NF_TRY(const HostTensor value, initialValue(t, 1, directory));
+      NF_TRY(const HostTensor value, initialValue(t, start.random, start.directory));
       for (std::size_t e = 0; e < data.values.size(); ++e) data.values[e] = value.at(static_cast<std::int64_t>(e));
       if (moved && startsEqual(t))
         for (double& v : data.values) v += 0.01 * normal(rng) * (v != 0 ? std::fabs(v) : 1);
@@ -164,12 +164,12 @@ Program withGiven(const Program& p, TensorId t) {
 }
 
 // Gives `inputs` what `held` holds, computed from them.
-Result<Unit> addHeld(const HeldProgram& held, TensorValues& inputs) {
+Result<Unit> addHeld(const HeldProgram& held, TensorValues& inputs, std::uint64_t random) {
   if (held.values.empty()) return Unit{};
   std::vector<TensorId> computed;
   for (const HeldProgram::Value& v : held.values) computed.push_back(v.computed);
   NF_TRY(const ReferenceProgram program, ReferenceProgram::prepare(held.computes, computed));
-  NF_TRY(TensorValues values, program.run(inputs));
+  NF_TRY(TensorValues values, program.run(inputs, random));
   for (const HeldProgram::Value& v : held.values) inputs[v.held] = values.at(v.computed);
   return Unit{};
 }
@@ -187,14 +187,14 @@ Program inDoublePrecision(Program p) {
 class DerivedRounding {
  public:
   // Nothing where points do not stand alone.
-  static std::optional<DerivedRounding> of(const Program& p, TensorId result, const TensorValues& inputs) {
+  static std::optional<DerivedRounding> of(const Program& p, TensorId result, const TensorValues& inputs, std::uint64_t random) {
     Program wanted = p;
     wanted.outputs = {{"result", result, OutputRole::Named}};
     const Program q = inDoublePrecision(restrictedTo(wanted, {result}, false));
     auto evaluator = PointEvaluator::prepare(q, true, true);
     if (!evaluator) return std::nullopt;
     DerivedRounding made{std::move(*evaluator), q.tensorNamed(p[result].name)};
-    made.m_evaluator.setRandom(1, 0);
+    made.m_evaluator.setRandom(random, 0);
     for (const auto& [tensor, data] : inputs) {
       if (tensor.value >= p.tensors.size()) continue;
       const TensorId here = q.tensorNamed(p[tensor].name);
@@ -220,8 +220,9 @@ struct Moved {
   ReferenceProgram value;
   TensorValues inputs;
   double cost = 0;
+  std::uint64_t random = 1;
 
-  static Result<Moved> prepare(Program program, TensorId of, TensorId wrt, TensorValues inputs) {
+  static Result<Moved> prepare(Program program, TensorId of, TensorId wrt, TensorValues inputs, std::uint64_t random) {
     std::vector<bool> depends(program.tensors.size(), false), needed(program.tensors.size(), false);
     depends[wrt.value] = true;
     markDependents(program, depends, Through::Any);
@@ -241,13 +242,13 @@ struct Moved {
     }
     if (!fixed.empty()) {
       NF_TRY(const ReferenceProgram once, ReferenceProgram::prepare(program, fixed));
-      NF_TRY(TensorValues values, once.run(inputs));
+      NF_TRY(TensorValues values, once.run(inputs, random));
       for (auto& [tensor, data] : values) inputs[tensor] = std::move(data);
     }
     program.operators.assign(std::make_move_iterator(moving.rbegin()), std::make_move_iterator(moving.rend()));
     program.derivatives.clear();
     NF_TRY(ReferenceProgram value, ReferenceProgram::prepare(program, {of}));
-    return Moved{std::move(value), std::move(inputs), costOf(program, of)};
+    return Moved{std::move(value), std::move(inputs), costOf(program, of), random};
   }
 };
 
@@ -261,11 +262,12 @@ struct Slope {
 
 }  // namespace
 
-Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed, const std::string& directory) {
+Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed, const CheckedStart& start) {
   Program wanted = program;
   wanted.outputs = {{"of", of, OutputRole::Named}, {"result", result, OutputRole::Named}};
   const Program p = restrictedTo(wanted, {of, result}, false);
   Hasher h;
+  h.add(start.random);
   const auto addFile = [&](const Initializer& init, const std::string& folder) {
     if (init.strings.empty()) return;
     std::error_code code;
@@ -278,7 +280,7 @@ Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId res
     h.add(place->second);
     if (!fresh || p[t].kind == TensorKind::Intermediate) return;
     h.add(p[t].name).add(static_cast<std::uint64_t>(p[t].kind)).add(declarationOf(p[t]));
-    addFile(p[t].init, directory);
+    addFile(p[t].init, start.directory);
     for (const DataSet& d : p.data) {
       if (d.name != p[t].init.data) continue;
       Tensor whole;
@@ -307,7 +309,7 @@ struct NumericChecker::Impl {
   std::vector<double> expected;
   Program derived;  // makes `result`
   TensorId result;
-  std::string directory;
+  CheckedStart start;
   struct Choices {
     Moved moved;
     std::optional<ReferenceProgram> computes;  // what is held
@@ -329,7 +331,7 @@ struct NumericChecker::Impl {
   protocol::NumericCheck check;
 
   static Result<std::unique_ptr<Impl>> at(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                                          const std::string& directory, bool moved);
+                                          const CheckedStart& start, bool moved);
   Result<Unit> sampleOne(const std::stop_token& stop);
   Result<Unit> sampleMoved(const std::stop_token& stop);
 
@@ -350,7 +352,7 @@ struct NumericChecker::Impl {
   const std::vector<double>& point() const { return plain.inputs.at(wrt).values; }
 
   double roundingOf(std::size_t element) {
-    if (!triedRounding) rounding = DerivedRounding::of(derived, result, inputs);
+    if (!triedRounding) rounding = DerivedRounding::of(derived, result, inputs, start.random);
     triedRounding = true;
     return rounding ? rounding->at(element) : 0;
   }
@@ -362,8 +364,8 @@ struct NumericChecker::Impl {
     auto fixed = holdValues(program, of, wrt, Hold::Choices, kMostHeld);
     if (!fixed) return nullptr;
     TensorValues given = inputs;
-    if (!addHeld(*fixed, given)) return nullptr;
-    auto moved = Moved::prepare(fixed->holds, of, wrt, std::move(given));
+    if (!addHeld(*fixed, given, start.random)) return nullptr;
+    auto moved = Moved::prepare(fixed->holds, of, wrt, std::move(given), start.random);
     if (moved) choices.emplace(Choices{std::move(*moved), {}, std::move(*fixed), inputs});
     return choices ? &*choices : nullptr;
   }
@@ -381,7 +383,7 @@ struct NumericChecker::Impl {
     const double before = cell, step = kSteps[0] * size;
     for (const double shift : {step, -step}) {
       cell = before + shift;
-      auto values = c.computes->run(c.inputs);
+      auto values = c.computes->run(c.inputs, start.random);
       cell = before;
       spent += c.moved.cost;
       if (!values) return values.error();
@@ -432,7 +434,7 @@ struct NumericChecker::Impl {
     double& cell = moved.inputs.at(wrt).values[element];
     const double before = cell;
     cell = before + shift;
-    const auto out = moved.value.run(moved.inputs);
+    const auto out = moved.value.run(moved.inputs, moved.random);
     cell = before;
     spent += moved.cost;
     if (!out) return out.error();
@@ -489,7 +491,7 @@ NumericChecker& NumericChecker::operator=(NumericChecker&&) noexcept = default;
 NumericChecker::~NumericChecker() = default;
 
 Result<std::unique_ptr<NumericChecker::Impl>> NumericChecker::Impl::at(const Program& p, TensorId of, TensorId wrt, TensorId result,
-                                                                       TensorId seed, const std::string& directory, bool moved) {
+                                                                       TensorId seed, const CheckedStart& start, bool moved) {
   Program program = withGiven(p, wrt);
   const auto held = holdValues(program, of, wrt, Hold::Stops, kMostHeld);
   if (!held)
@@ -497,19 +499,19 @@ Result<std::unique_ptr<NumericChecker::Impl>> NumericChecker::Impl::at(const Pro
         "Differences see through stop_gradient, and what it cuts can't be held here: its values are too many, or conditions "
         "around it too tangled.");
   std::mt19937_64 rng(1);
-  NF_TRY(TensorValues inputs, inputsOf(p, directory, moved, rng));
+  NF_TRY(TensorValues inputs, inputsOf(p, start, moved, rng));
   const bool computed = producers(p)[wrt.value].valid();
   const auto derived = ReferenceProgram::prepare(p, computed ? std::vector{result, wrt} : std::vector{result});
   if (!derived) return derived.error();
-  auto all = derived->run(inputs);
+  auto all = derived->run(inputs, start.random);
   if (!all) return all.error();
   if (computed) inputs[wrt] = all->at(wrt);
   TensorValues given = inputs;
-  if (const auto added = addHeld(*held, given); !added) return added.error();
-  auto plain = Moved::prepare(held->holds, of, wrt, std::move(given));
+  if (const auto added = addHeld(*held, given, start.random); !added) return added.error();
+  auto plain = Moved::prepare(held->holds, of, wrt, std::move(given), start.random);
   if (!plain) return plain.error();
   auto impl = std::make_unique<Impl>(Impl{p[wrt].shape, of, wrt, seed, std::move(program), std::move(inputs), std::move(*plain),
-                                          held->places, std::move(all->at(result).values), p, result, directory});
+                                          held->places, std::move(all->at(result).values), p, result, start});
   impl->rng = rng;
   for (const double g : impl->expected)
     if (std::isfinite(g)) impl->largest = std::max(impl->largest, std::abs(g));
@@ -527,10 +529,10 @@ Result<std::unique_ptr<NumericChecker::Impl>> NumericChecker::Impl::at(const Pro
 }
 
 Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                                               double operations, const std::string& directory) {
+                                               double operations, const CheckedStart& start) {
   if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
   if (costOf(p, result) + 4 * costOf(p, of) > operations) return refused("The program is too large to interpret.");
-  NF_TRY(std::unique_ptr<Impl> impl, Impl::at(p, of, wrt, result, seed, directory, false));
+  NF_TRY(std::unique_ptr<Impl> impl, Impl::at(p, of, wrt, result, seed, start, false));
   Program wanted = p;
   wanted.outputs = {{"of", of, OutputRole::Named}, {"result", result, OutputRole::Named}};
   const Program needed = restrictedTo(wanted, {of, result}, false);
@@ -595,7 +597,7 @@ Result<Unit> NumericChecker::Impl::sampleOne(const std::stop_token& stop) {
 Result<Unit> NumericChecker::Impl::sampleMoved(const std::stop_token& stop) {
   protocol::MovedCheck& into = *check.moved;
   while (into.samples * check.wanted < check.samples * into.wanted) {
-    if (!second) { NF_TRY(second, at(derived, of, wrt, result, seed, directory, true)); }
+    if (!second) { NF_TRY(second, at(derived, of, wrt, result, seed, start, true)); }
     const double before = second->spent;
     NF_TRY([[maybe_unused]] const Unit sampled, second->sampleOne(stop));
     spent += second->spent - before;

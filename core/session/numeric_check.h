@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -11,13 +12,18 @@
 
 namespace nf {
 
+// What the numbers begin with.
+struct CheckedStart {
+  std::string directory;     // of data files
+  std::uint64_t random = 1;  // seed of initial values, batches and `uniform()`, as a run of the notebook has it
+};
+
 // Equal where a check of d(of)/d(wrt) in `result` would compare the same numbers: the operators and what is given to them, data files
 // as old as they are, whatever computed tensors are called.
-Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                 const std::string& directory = {});
+Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed, const CheckedStart& start = {});
 
 // Holds a derived gradient against central differences of the reference interpreter, in double precision on the notebook's own
-// values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same
+// values (`start`: data files, the first batch, initialisers; where there are none, random ones): the same
 // sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself: relative to the element's own size, or
 // to what is usual among the elements where rounding leaves nothing of that. Errors are relative to the largest
 // finite gradient element, or to the larger of the two values where that is more; where the gradient or the differences are no finite
@@ -33,7 +39,7 @@ class NumericChecker {
   // Computes the gradient once. Error: one sample is more than `operations`, it can't be interpreted, what stop_gradient cuts can't be
   // held, or a data file can't be read. Borrows nothing of `program`.
   static Result<NumericChecker> prepare(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                                        double operations, const std::string& directory = {});
+                                        double operations, const CheckedStart& start = {});
   // Goes on for about so many operations of the interpreter, at least one sample. Error: as above, or stop was requested; what was
   // sampled before is kept.
   Result<protocol::NumericCheck> goOn(double operations, std::stop_token stop);

@@ -7,6 +7,7 @@
 
 #include "core/autodiff/differentiate.h"
 #include "core/lang/compile.h"
+#include "core/runtime/run.h"
 #include "core/session/held_values.h"
 
 namespace nf {
@@ -31,8 +32,8 @@ Result<Checked> checked(const std::string& text, const std::string& of, const st
     const ExprId wrong = p.binary(ScalarOp::Mul, body, p.constant(slope, p[body].type));
     last.body = wrong;
   }
-  NF_TRY(NumericChecker checker,
-         NumericChecker::prepare(p, notebook.tensorNamed(of), notebook.tensorNamed(wrt), only.result, only.seed, 1e9));
+  NF_TRY(NumericChecker checker, NumericChecker::prepare(p, notebook.tensorNamed(of), notebook.tensorNamed(wrt), only.result,
+                                                         only.seed, 1e9, {"", notebook.randomSeed()}));
   NF_TRY(protocol::NumericCheck check, checker.goOn(1e9, {}));
   std::vector<std::string> held;
   for (const Span span : checker.held()) held.emplace_back(notebook.sources.text(span));
@@ -53,6 +54,34 @@ void expectAgrees(const std::string& text, std::int64_t held, std::int64_t jumps
   const auto wrong = checked(kInput + text, "L", "x", 1.01);
   ASSERT_TRUE(wrong.ok()) << wrong.error().message;
   EXPECT_GT(wrong->check.refuted, 0) << "a gradient that is one percent too large passes";
+}
+
+// What is checked is what a run computes: weights and what is dropped are drawn by the seed of the training.
+TEST(NumericCheck, ComputesWithTheSeedOfTheTraining) {
+  const auto textOf = [](int seed) {
+    return "param w[6] : f64 = normal(0, 1)\nloss L = sum[i] select(random() < 0.5, 3, 1) * w[i]^2\n"
+           "train L { steps = 1; optimizer = sgd(lr=0.1); seed = " +
+           std::to_string(seed) + " }\nshow w, d(L)/d(w)\n";
+  };
+  BackendRegistry none;
+  const auto context = DeviceContext::open(none, {.device = "reference"});
+  ASSERT_TRUE(context.ok());
+  std::vector<double> gradients;
+  for (const int seed : {1, 3}) {
+    const auto made = checked(textOf(seed), "L", "w");
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->check.refuted, 0);
+    RunJob job(**context, {.source = {"test.nf", {}, textOf(seed)}, .tensors = {"shown"}});
+    ASSERT_TRUE(job.prepare({}).ok());
+    ASSERT_TRUE(job.run(false, {}).ok());
+    const auto gradient = job.tensor("d(L)/d(w)");
+    ASSERT_TRUE(gradient.ok());
+    ASSERT_FALSE(made->check.worstSamples.empty());
+    for (const protocol::NumericSample& sample : made->check.worstSamples)
+      EXPECT_NEAR(sample.derived, gradient->at(sample.element[0]), 1e-12) << "seed " << seed;
+    gradients.push_back(gradient->at(0));
+  }
+  EXPECT_NE(gradients[0], gradients[1]);
 }
 
 // Differences see through stop_gradient, so its values are held: then the check is one.
