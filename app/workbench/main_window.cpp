@@ -406,6 +406,11 @@ void MainWindow::showTab(int index) {
   if (m_enginesWanted && m_tab->workspace->engine().state() == EngineLink::State::Stopped) m_tab->workspace->startEngine();
   refreshTitle();
   afterRunChange();
+  // Each notebook has an engine of its own, and a device that it uses.
+  if (const auto& devices = m_tab->workspace->devices()) {
+    m_devices->setDevices(*devices);
+    m_outline->setDevices(*devices);
+  }
   refreshDevice();
   refreshPage();
   if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);

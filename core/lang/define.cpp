@@ -72,7 +72,12 @@ void Elaborator::assignment(const Ast& ast, const Stmt& s) {
     if (!value) return;
     values.push_back(*value);
   }
-  for (std::size_t i = 0; i < s.targets.size(); ++i) bindTarget(s.targets[i], values[i]);
+  for (std::size_t i = 0; i < s.targets.size(); ++i) {
+    // A name is of a tensor, not of a part of one.
+    if (values[i].kind == Entity::Kind::Tensor && !values[i].view.fixed.empty())
+      values[i].view = materialise(values[i].view, fullName(std::string(s.targets[i].name)), s.span);
+    bindTarget(s.targets[i], values[i]);
+  }
   noteReference(s.span, values.front());
 }
 

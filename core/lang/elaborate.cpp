@@ -515,6 +515,11 @@ TensorRef Elaborator::makeTensor(NewTensor wish) {
       report("bad-layout", "the layout of `" + t.name + "` must name each of its " + std::to_string(t.shape.size()) + " axes once",
              wish.span);
       t.layout.order.clear();
+    } else if (!std::is_sorted(t.layout.order.begin(), t.layout.order.end())) {
+      warn(
+          "layout",
+          "the layout of `" + t.name + "` changes nothing: kernels store tensors row by row and order copies of them by themselves",
+          wish.span);
     }
   }
   const std::string name = t.name;

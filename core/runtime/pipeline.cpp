@@ -15,8 +15,16 @@
 namespace nf {
 namespace {
 
+// What kernels hand on lies row by row, as whoever fills and reads it expects: a layout is of copies inside one kernel (core/schedule).
+Program rowByRow(Program program) {
+  for (Tensor& t : program.tensors) t.layout.order.clear();
+  for (Loop& loop : program.loops)
+    if (loop.body) loop.body = std::make_shared<const Program>(rowByRow(*loop.body));
+  return program;
+}
+
 Result<Program> transform(const Program& program) {
-  NF_TRY(Program simple, simplifyScalars(program));
+  NF_TRY(Program simple, simplifyScalars(rowByRow(program)));
   NF_TRY(Program alive, removeDeadOperators(simple));
   NF_TRY(Program hoisted, hoistLoops(alive));
   NF_TRY(Program merged, mergeEqualOperators(hoisted));

@@ -93,6 +93,26 @@ TEST_F(RunNames, TheProgramHasItsOwnNames) {
   EXPECT_EQ(values(m_job->tensorOfProgram(notebook.program[notebook.cells[0].shows[1]].name)), kAfter);
 }
 
+// Kernels' own tensors have layouts of their own; what a notebook says of one neither spoils values nor goes unanswered.
+TEST(Run, ALayoutChangesNoValue) {
+  const auto textOf = [](bool laid) {
+    const auto layout = [laid](const char* text) { return laid ? std::string(" layout") + text : std::string(); };
+    return "input X[5, 7, 3]" + layout("(2, 0, 1)") + " = normal(0, 1)\nparam W[7, 4]" + layout("(1, 0)") +
+           " = normal(0, 1)\nY[a, c, k]" + layout("(1, 2, 0)") +
+           " = sum[b] X[a, b, c] * W[b, k]\nloss L = sum[a, c, k] sin(Y[a, c, k])\nshow Y, d(L)/d(X)\n";
+  };
+  const CompiledNotebook laid = compileNotebook({"test.nf", {}, textOf(true)});
+  ASSERT_EQ(laid.diagnostics.size(), 3u);
+  for (const Diagnostic& d : laid.diagnostics) EXPECT_THAT(d.message, testing::HasSubstr("changes nothing"));
+  const auto stages = runStages(std::make_shared<const Program>(laid.program), {}, Stage::Partitioned);
+  ASSERT_TRUE(stages.ok());
+  for (const Tensor& t : stages->partitioned->tensors) EXPECT_TRUE(t.layout.order.empty()) << t.name;
+  EXPECT_EQ(structuralHash(*stages->partitioned),
+            structuralHash(*runStages(std::make_shared<const Program>(compileNotebook({"test.nf", {}, textOf(false)}).program), {},
+                                      Stage::Partitioned)
+                                ->partitioned));
+}
+
 TEST(Run, ComputesNamedTensorsAndDerivatives) {
   const fakes::Folder folder;
   const auto context = interpreter();

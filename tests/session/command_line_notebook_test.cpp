@@ -306,6 +306,14 @@ TEST_F(CommandLine, ANextValueThatIsShownIsOfTheTraining) {
   EXPECT_THAT(run("run next.nf --dump W.nxt").err, HasSubstr("There is no tensor W.nxt"));
 }
 
+TEST_F(CommandLine, ANameOfAPartIsOfThatPart) {
+  file("part.nf", "const X[2, 3] = 1\nP[i, j] = X[i, j] * (10*i + j)\na, b = P[_, 0], P[_, 2]\nS = sum[i] a[i]\nshow S\n");
+  const Outcome o = run("run part.nf --device reference --dump a,b");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("0 10\n"));
+  EXPECT_THAT(o.out, HasSubstr("2 12\n"));
+}
+
 // With a `dot` that only copies: what is tested is how it is called.
 TEST_F(CommandLine, AGraphIsDrawnWhateverItsNotebookIsCalled) {
   file("it's.nf", "input X[3] = 1\nY[i] = X[i]\nshow Y\n");

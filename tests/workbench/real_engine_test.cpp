@@ -16,6 +16,7 @@
 
 #include "tests/workbench/selected.h"
 #include "widgets/basic.h"
+#include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
@@ -713,6 +714,31 @@ TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
     EXPECT_GT(terms(gradient), 0);
     EXPECT_EQ(terms(otherGradient), 0);
   }
+}
+
+TEST_F(RealEngine, EachNotebookShowsTheDeviceThatItUses) {
+  openChecked();
+  const auto uses = [&](const char* device) {
+    return window->workspace().devices() && std::ranges::any_of(window->workspace().devices()->devices, [&](const auto& d) {
+             return d.inUse && d.name.starts_with(device);
+           });
+  };
+  ASSERT_TRUE(wait([&] { return uses("cpu"); }));
+  window->workspace().useDevice(QStringLiteral("reference"));
+  ASSERT_TRUE(wait([&] { return uses("reference"); }));
+  window->action("file.new")->trigger();
+  ASSERT_TRUE(wait([&] { return uses("cpu"); }));
+  window->showPage(MainWindow::Page::Devices);
+  const auto button = [&](const QString& device) {
+    for (const IconButton* b : window->findChild<DevicesView*>()->findChildren<IconButton*>())
+      if (b->accessibleName() == "Use " + device) return b->text();
+    return QString();
+  };
+  EXPECT_EQ(button("cpu"), "Used");
+  EXPECT_EQ(button("reference"), "Use");
+  window->tabs()->setCurrentIndex(0);
+  EXPECT_TRUE(uses("reference"));
+  EXPECT_TRUE(wait([&] { return button("reference") == "Used" && button("cpu") == "Use"; }));
 }
 
 // Of a loop's body no list has the tensors: what a decision leads to is chosen by the decision's place.
