@@ -87,6 +87,9 @@ void CellView::ensureResult() {
   m_which = new QComboBox;
   m_which->setAccessibleName(tr("Tensor"));
   leaveWheelToPage(m_which);
+  // A long name is elided: it must not make every cell as wide.
+  m_which->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_which->setMinimumWidth(72);
   top->addWidget(m_which);
   top->addStretch(1);
   auto* copyLatex = new IconButton(m_theme, QStringLiteral("copy"), tr("LaTeX"));

@@ -433,6 +433,9 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
       const int at = m_which->count() == m_shows.size() ? m_which->currentIndex() : 0;  // one of them has another name
       m_which->clear();
       m_which->addItems(m_shows);
+      qsizetype longest = 4;
+      for (const QString& name : m_shows) longest = std::max(longest, name.size());
+      m_which->setMinimumContentsLength(static_cast<int>(std::min<qsizetype>(longest, 24)));
       m_which->setVisible(m_shows.size() > 1 && m_tabs->current() == 3);
       if (m_shows.contains(was)) m_which->setCurrentText(was);
       else if (!m_shows.isEmpty()) m_which->setCurrentIndex(at);

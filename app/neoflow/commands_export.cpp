@@ -207,6 +207,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       if (!computed && isStopped(computed.error())) return report(computed.error(), options.json);
       if (computed) values = std::move(*computed);
       else values.note = "What the cells show was not computed: " + computed.error().message;
+      if (!computed) std::cerr << values.note << "\n";
     }
     const GradientsText gradients = gradientsText(loaded.notebook, *both->whole->differentiated, compiled);
     done = write(folder / (stem + ".html"), notebookHtml(loaded.notebook, *both, passes.device,

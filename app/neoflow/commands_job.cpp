@@ -394,7 +394,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   // As of other commands that were stopped: a script must not take it for a result.
   const bool stoppedEarly = !summary->done.loss && signals.token().stop_requested();
   if (!json && train.onlyEvaluate) {
-    if (!lastEvaluation.empty()) printLine(lastEvaluation.substr(lastEvaluation.find_first_not_of(' ')));
+    if (!lastEvaluation.empty())
+      printLine(lastEvaluation.substr(lastEvaluation.find_first_not_of(' ')) +
+                (options.weights.empty() && options.resume.empty() ? ", with the initial weights" : ""));
   } else if (!json) {
     const protocol::DoneEvent& d = summary->done;
     std::printf("%s%lld steps", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps));

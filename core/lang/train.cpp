@@ -296,9 +296,15 @@ void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Ex
     report("nothing-to-train", "`" + settings.loss + "` depends on no parameter" + (all ? "" : " named in `wrt`"), s.nameSpan);
     return;
   }
-  for (const auto& [name, span] : wrt)
-    if (std::none_of(parameters.begin(), parameters.end(), [&](TensorId t) { return m_out.program[t].name == name; }))
-      warn("not-trained", "`" + settings.loss + "` does not depend on `" + name + "`: it is not trained", span);
+  for (const auto& [name, span] : wrt) {
+    if (std::any_of(parameters.begin(), parameters.end(), [&](TensorId t) { return m_out.program[t].name == name; })) continue;
+    const TensorId named = m_out.program.tensorNamed(name);
+    warn("not-trained",
+         named.valid() && !isFloating(m_out.program[named].type)
+             ? "`" + name + "` holds whole numbers: it is not trained"
+             : "`" + settings.loss + "` does not depend on `" + name + "`: it is not trained",
+         span);
+  }
   m_phase = Phase::Optimizer;
   const Function* f = optimizerNamed(optimizer, s);
   if (!f) return;

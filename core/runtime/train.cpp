@@ -30,7 +30,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
                    {}};
     seed = checkpoint->seed;
     firstStep = step = checkpoint->step;
-    tellWhatResumesDifferently();
+    if (!options.onlyEvaluate) tellWhatResumesDifferently();
     emitState(protocol::RunPhase::Preparing, "compiling", true);
   }
   if (options.evaluate) {

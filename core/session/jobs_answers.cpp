@@ -653,7 +653,7 @@ bool isOfTraining(const CompiledNotebook& notebook, const std::string& tensor) {
 }
 
 std::string ofTrainingAlone(const std::string& tensor) {
-  return tensor + " is worked out in training steps alone: it has values while a training goes on, and where a cell shows it.";
+  return tensor + " is worked out in training steps alone: a cell below `train` that shows it computes it.";
 }
 
 // What a function makes on the way to its result, `Q.E` of `Q = softmax(X)`, and no cell shows: a run leaves it out.

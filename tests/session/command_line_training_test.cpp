@@ -178,6 +178,8 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   for (const char* weights : {"--resume out.j", "--weights out.j/*/checkpoint.safetensors"})
     EXPECT_EQ(nlohmann::json::parse(run(evaluate + weights + " --json").out)["evals"], done["evals"]) << weights;
   EXPECT_NE(nlohmann::json::parse(run(evaluate + "--json").out)["evals"], done["evals"]) << "with initial values";
+  EXPECT_THAT(run(evaluate).out, testing::EndsWith(", with the initial weights\n"));
+  EXPECT_EQ(run(evaluate + "--mode dynamic --resume out.j").err, "") << "no step is taken that could differ";
   EXPECT_FALSE(std::filesystem::exists(m_folder.path("eval.nf.out"))) << "an evaluation writes nothing";
   EXPECT_THAT(run(evaluate + "--steps 3").err, HasSubstr("--steps excludes --evaluate"));
   file("none.nf", "param w[4] = 1\nloss L = sum[i] w[i]^2\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n");

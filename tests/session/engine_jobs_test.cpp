@@ -80,7 +80,7 @@ TEST_F(EngineJobs, WhatATrainingMakesOfGradientsIsSaidToBeItsOwn) {
   const auto said = [&](const char* when) {
     for (const std::string& name : names)
       EXPECT_EQ(engine.ask<Failed>(TensorRequest{name, {}, {}, 100}).message,
-                name + " is worked out in training steps alone: it has values while a training goes on, and where a cell shows it.")
+                name + " is worked out in training steps alone: a cell below `train` that shows it computes it.")
           << when;
   };
   said("before anything was run");
