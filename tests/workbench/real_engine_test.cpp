@@ -745,13 +745,14 @@ TEST_F(RealEngine, EachNotebookShowsTheDeviceThatItUses) {
 TEST_F(RealEngine, LongNamesLeaveCellsTheirWidth) {
   const std::string name = "a_very_long_name_of_a_tensor_that_goes_on_and_on_until_nobody_reads_it_any_more_here";
   openChecked("# %%\ninput X[4, 4] = normal(0, 1)\n" + name + "[i, j] = X[i, j] * 2\nshow X, " + name + ", X * 3\n");
-  window->resize(1024, 700);
+  window->resize(1280, 800);
   compute(0);
   cell(0)->showResult(3);
   const auto* choice = cell(0)->findChild<QComboBox*>();
   ASSERT_TRUE(choice && wait([&] { return choice->isVisible(); }));
   EXPECT_EQ(choice->itemText(1).toStdString(), name);
   auto* notebook = window->notebook();
+  EXPECT_LE(cell(0)->minimumSizeHint().width(), notebook->viewport()->width());
   EXPECT_TRUE(wait([&] { return notebook->widget()->width() == notebook->viewport()->width(); }))
       << notebook->widget()->width() << " of " << notebook->viewport()->width();
 }
