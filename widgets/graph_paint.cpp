@@ -130,19 +130,22 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   const auto& box = m_layout.groups[g];
   const GraphGroup& group = m_graph.groups[g];
   const bool detail = scale >= kNamed;
-  bool marked = m_marks.empty(), chosen = false;
+  bool marked = m_marks.empty(), chosen = false, touched = !m_changes;
   std::vector<int> members(4, 0);
   for (std::size_t i = 0; i < m_layout.groupOf.size() && box.closed; ++i) {
     if (m_layout.groupOf[i] != static_cast<int>(g)) continue;
     if (!m_layout.nodes[i].pill) ++members[static_cast<std::size_t>(m_graph.nodes[i].phase)];
+    touched = touched || m_graph.nodes[i].added || m_graph.nodes[i].changed;
   }
+  // What fusion makes is the kernels.
+  touched = touched || (m_graph.stage == "fused" && members[0] + members[1] + members[2] + members[3] > 1);
   if (!m_marks.empty())
     for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i)
       if (m_layout.groupOf[i] == static_cast<int>(g)) {
         marked = marked || m_marks[i] != Mark::Plain;
         chosen = chosen || m_marks[i] == Mark::Chosen;
       }
-  const bool dim = !marked || m_outdated;
+  const bool dim = !marked || m_outdated || (box.closed && !touched);
   const auto shade = [&](const QColor& color) { return dim ? mixed(c.page, color, 0.42) : color; };
   const QString facts = factsOf(static_cast<int>(g));
   // As cards and tables call it, before the name of what it makes.

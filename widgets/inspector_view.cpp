@@ -289,6 +289,7 @@ bool InspectorView::pinned() const { return m_pin->isChecked(); }
 
 void InspectorView::clear() {
   m_tensor.clear();
+  m_values->setTensor({}, {});  // another notebook may have one of this name and shape
   m_proves = false;
   m_known = {};
   followAge();

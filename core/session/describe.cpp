@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "core/autodiff/explain.h"
+#include "core/ir/structural_hash.h"
 #include "core/runtime/meaning.h"
 #include "core/session/caption.h"
 #include "core/session/describe_tokens.h"
@@ -275,6 +277,16 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
 
 namespace {
 
+// Nodes of the stage before by name: what each computes, of what.
+using KnownNodes = std::unordered_map<std::string, Hash>;
+
+Hash computedBy(const Program& p, OperatorId id) {
+  Hasher h;
+  h.add(structuralHash(p, id));
+  for (const TensorId t : readsOf(p, id)) h.add(std::string_view(p[t].name));
+  return h.finish();
+}
+
 // One program's part of the graph: a node an operator and one a given tensor that something reads.
 class GraphPart {
  public:
@@ -333,7 +345,7 @@ class GraphPart {
     return node;
   }
 
-  protocol::GraphNode node(OperatorId id, const std::unordered_set<std::string_view>& before) const {
+  protocol::GraphNode node(OperatorId id, const KnownNodes& before) const {
     const Program& p = m_program;
     const Operator& op = p[id];
     protocol::GraphNode node;
@@ -358,7 +370,9 @@ class GraphPart {
       node.text = kNotDerived;
     }
     node.flops = flopsOf(p, id);
-    node.added = !before.empty() && !before.contains(node.id);
+    const auto known = before.find(node.id);
+    node.added = !before.empty() && known == before.end();
+    node.changed = known != before.end() && known->second != computedBy(p, id);
     node.origins = m_spans.of(p, op.origin);
     return node;
   }
@@ -386,10 +400,13 @@ protocol::GraphPage describeGraph(const StagePrograms& programs, const StageProg
   protocol::GraphPage page;
   page.stage = name(p.stage);
   page.offset = offset;
-  std::unordered_set<std::string_view> known;
-  for (const Program* program : {before.decided, before.whole})
-    if (program)
-      for (const Tensor& t : program->tensors) known.insert(t.name);
+  KnownNodes known;
+  for (const Program* program : {before.decided, before.whole}) {
+    if (!program) continue;
+    const GraphPart part(*program, spans);
+    for (std::size_t i = 0; i < program->operators.size(); ++i)
+      known.try_emplace(part.nameOf(OperatorId(i)), computedBy(*program, OperatorId(i)));
+  }
   const GraphPart step(p, spans), all(*programs.whole, spans);
   std::vector<OperatorId> inside;
   for (std::size_t i = 0; i < p.operators.size(); ++i) inside.emplace_back(i);

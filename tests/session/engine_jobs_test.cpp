@@ -285,6 +285,30 @@ TEST_F(EngineJobs, TheGraphAndTheDecisionsAreOfTheStepThatTrains) {
   }
 }
 
+// By what it computes and of what, not by its name alone.
+TEST_F(EngineJobs, AStageSaysWhatItsPassAddedAndChanged) {
+  EngineProcess engine(m_folder.path(""));
+  const Analysis a = engine.document(
+      "param U[4, 4] = normal(0, 1)\ninput X[4] = normal(0, 1)\nP[i] = X[i] * 2\nh[i: 4] = P[i]\n"
+      "for t in 0..5 { e[i] = sum[k] U[i, k] * X[k]\n h[i] = tanh(h[i] * 0.5 + e[i]) }\nloss L = sum[i] h[i]^2\nshow L\n");
+  ASSERT_TRUE(a.diagnostics.empty()) << a.diagnostics[0].message;
+  const auto at = [&](const char* stage) {
+    std::map<std::string, std::pair<bool, bool>> nodes;
+    for (const GraphNode& n : engine.ask<GraphPage>(GraphRequest{1, stage}).nodes)
+      if (n.kind == NodeKind::Operator) nodes[n.id] = {n.added, n.changed};
+    return nodes;
+  };
+  for (const auto& [name, is] : at("source")) EXPECT_EQ(is, std::pair(false, false)) << name;
+  const auto transformed = at("transformed");
+  int added = 0, changed = 0;
+  for (const auto& [name, is] : transformed) added += is.first, changed += is.second;
+  EXPECT_EQ(added, 1) << "what does not change in the loop stands before it";
+  EXPECT_EQ(changed, 1) << "the loop";
+  ASSERT_TRUE(transformed.contains("P"));
+  EXPECT_EQ(transformed.at("P"), std::pair(false, false));
+  for (const auto& [name, is] : at("partitioned")) EXPECT_EQ(is, std::pair(false, false)) << name;
+}
+
 // The origins of a loop's body are numbers of its own program.
 TEST_F(EngineJobs, ADecisionInALoopComesFromItsPlaceInTheText) {
   EngineProcess engine(m_folder.path(""));

@@ -196,6 +196,24 @@ TEST_F(AuthorWidgets, TheInspectorShowsTheDerivationAndIsPinned) {
   EXPECT_TRUE(view.pinned());
 }
 
+// Two notebooks may have a tensor of one name and shape: what one had of it is not the other's.
+TEST_F(AuthorWidgets, AnInspectorThatIsClearedKeepsNoValues) {
+  InspectorView view(&theme);
+  view.resize(352, 900);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "w", tensor.dtype = "f32", tensor.shape = {2, 3};
+  const auto rows = [&] { return view.values()->model()->rowCount(); };
+  view.setTensor(tensor);
+  TensorSlice slice;
+  slice.tensor = "w", slice.shape = {2, 3}, slice.begin = {0, 0}, slice.end = {2, 3}, slice.histogram = {6}, slice.step = 7;
+  view.values()->setSlice(slice, std::vector<double>(6, 0.5));
+  ASSERT_EQ(rows(), 2);
+  view.clear();
+  view.setTensor(tensor);
+  EXPECT_EQ(rows(), 0);
+}
+
 // In a narrow panel badges stand below each other and long lines break: a formula that is cut off reads as another one.
 TEST_F(AuthorWidgets, ANarrowInspectorCutsNothing) {
   InspectorView view(&theme);

@@ -225,6 +225,40 @@ TEST_F(Widgets, ANodeSaysWhatItComputesAndAGroupWhatItCosts) {
   EXPECT_EQ(view.chosen(), "d(L)/d(W)");
 }
 
+// A closed group fades with what is in it: it stands out where one of its operators was added or changed.
+TEST_F(Widgets, WhatAPassLeftAloneFadesInClosedGroupsToo) {
+  GraphView view(&theme, &selection);
+  view.resize(1200, 700);
+  view.show();
+  view.setPlan(capsule::graph(1, "fused"));
+  GraphPage g = capsule::graph(1, "transformed");
+  std::set<std::string> touched;
+  for (auto& n : g.nodes) {
+    n.added = false;
+    n.changed = n.phase == Phase::Backward;
+    if (n.changed) touched.insert(n.id);
+  }
+  view.setGraph(g);
+  const auto& groups = view.layoutOf().groups;
+  for (std::size_t k = 0; k < groups.size(); ++k)
+    if (!groups[k].closed) view.toggleGroup(static_cast<int>(k));
+  QCoreApplication::processEvents();
+  const QImage before = view.grab().toImage();
+  view.setHighlightChanges(true);
+  const QImage after = view.grab().toImage();
+  int faded = 0, kept = 0;
+  for (std::size_t k = 0; k < groups.size(); ++k) {
+    ASSERT_TRUE(groups[k].closed) << k;
+    const QRectF box = groups[k].rect;
+    const QRect place = QRectF(view.toWidget(box.topLeft()), view.toWidget(box.bottomRight())).toRect();
+    const bool has = std::ranges::any_of(view.graph().groups[k].nodes, [&](const std::string& id) { return touched.contains(id); });
+    EXPECT_EQ(before.copy(place) == after.copy(place), has) << view.graph().groups[k].id;
+    (has ? kept : faded) += 1;
+  }
+  EXPECT_GT(faded, 0);
+  EXPECT_GT(kept, 0);
+}
+
 TEST_F(Widgets, AHundredThousandNodesAreLaidOutBesideTheWindow) {
   GraphView view(&theme, &selection);
   view.resize(800, 600);
