@@ -341,7 +341,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
         shownAt = m->seconds;
         const auto middle = sinceShown.begin() + static_cast<std::ptrdiff_t>(sinceShown.size() / 2);
         std::nth_element(sinceShown.begin(), middle, sinceShown.end());
-        std::printf("%sstep %lld  %.1f s  loss %.6g  %.4g ms a step  %lld trials, %lld swaps%s%s", terminal ? "\r\033[K" : "",
+        std::printf("%sstep %lld  %.1f s  loss %.6g  %.4g ms a step  trials %lld, swaps %lld%s%s", terminal ? "\r\033[K" : "",
                     static_cast<long long>(m->step), m->seconds, m->loss.value_or(NAN), *middle, static_cast<long long>(trials),
                     static_cast<long long>(swaps), lastEvaluation.c_str(), terminal ? "" : "\n");
         std::fflush(stdout);

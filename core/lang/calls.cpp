@@ -223,7 +223,7 @@ TermId Statement::selectCall(const Expr& e) {
   const TermId c = term(e.args[0]);
   if (m_terms[c].kind == Term::Kind::Error) return error(e.span);
   if (m_terms[c].type != DType::Bool || m_terms[c].soft) {
-    report("type-mismatch", "`select` takes a condition first", m_terms[c].span);
+    report("type-mismatch", "`select` takes a condition first", m_terms[c].span).notes.push_back({kOfNumber, {}});
     return error(e.span);
   }
   if (m_terms[c].kind == Term::Kind::Truth && !m_terms[c].literal) {

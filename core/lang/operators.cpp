@@ -56,7 +56,7 @@ TermId Statement::prefix(const Expr& e) {
   if (e.op == Op::Not) {
     Term& t = m_terms[a];
     if (t.type != DType::Bool || t.soft) {
-      report("type-mismatch", "`not` takes a condition", e.span);
+      report("type-mismatch", "`not` takes a condition", e.span).notes.push_back({kOfNumber, {}});
       return error(e.span);
     }
     if (t.kind == Term::Kind::Truth && !t.literal) {

@@ -6,6 +6,9 @@
 
 namespace nf::lang {
 
+// The note where a condition is missed: what is stored, `B = X > 0`, is 0 or 1.
+inline constexpr const char* kOfNumber = "a number, or a comparison that is stored in a tensor, is compared: `B[i] != 0`";
+
 using TermId = std::uint32_t;
 inline constexpr TermId kNoTerm = 0xffffffffu;
 

@@ -36,9 +36,10 @@ MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles, bool readsBack) {
     return elements * (doubles ? 8 : static_cast<double>(bytesOf(program[t].type)));
   };
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
-    if (!plan.persistent[t]) continue;
+    const bool inArena = t < plan.main.offsets.size() && plan.main.offsets[t] >= 0;
+    if (!plan.persistent[t] && !inArena) continue;
     const double bytes = bytesOfTensor(TensorId(t));
-    need.bytes += bytes;
+    if (plan.persistent[t]) need.bytes += bytes;
     if (bytes > need.largestBytes) need.largest = TensorId(t), need.largestBytes = bytes;
   }
   for (const PlannedUpdate& u : plan.updates) need.bytes += bytesOfTensor(u.target);

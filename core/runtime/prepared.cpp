@@ -82,10 +82,7 @@ Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::share
                     bool readsBack) {
   const MemoryNeed need = memoryNeed(*prepared.plan, context.device().storesDoubles(), readsBack);
   const Program& program = *prepared.plan->main.program;
-  // One tensor that is too large alone is what its allocation says.
-  const MemoryLimit limit = memoryLimit();
-  if (const auto error = tooLarge(need, program, limit);
-      error && need.largestBytes <= limit.bytes && context.device().target().backend != "cuda") {
+  if (const auto error = tooLarge(need, program, memoryLimit()); error && context.device().target().backend != "cuda") {
     if (failedAt && need.largest.valid() && program[need.largest].origin.valid())
       *failedAt = program[program[need.largest].origin].span;
     return *error;

@@ -62,6 +62,24 @@ loss L = sum[i] Y[i]^2
   EXPECT_TRUE(tooMuch->span.valid());
 }
 
+// What operators hand on counts among the tensors, too.
+TEST(MemoryNeed, TheLargestTensorMayBeComputed) {
+  const auto notebook = compileNotebook(
+      {"test.nf", "", "input W[3] = zeros()\nY[i: 256, j: 256] = W[0] + i + j\nloss L = sum[i, j] Y[i, j] * Y[j, i]\n"}, {});
+  ASSERT_TRUE(notebook.ok());
+  BackendRegistry none;
+  const auto context = DeviceContext::open(none, {.device = "reference"});
+  ASSERT_TRUE(context.ok());
+  const auto prepared = planned(notebook.program, **context, {});
+  ASSERT_TRUE(prepared.ok());
+  const Program& program = *prepared->plan->main.program;
+  const MemoryNeed need = memoryNeed(*prepared->plan);
+  ASSERT_TRUE(need.largest.valid());
+  EXPECT_EQ(program[need.largest].name, "Y");
+  EXPECT_EQ(need.largestBytes, 256 * 256 * 4);
+  EXPECT_EQ(need.bytes, 3 * 4 + static_cast<double>(prepared->plan->main.arenaBytes));
+}
+
 TEST(MemoryNeed, ALimitOfTheProcessIsNamed) {
   const MemoryLimit whole = memoryLimit();
   ASSERT_GT(whole.bytes, 0);
