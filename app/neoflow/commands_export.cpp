@@ -72,9 +72,16 @@ std::string safeFileName(const std::string& name) {
   return out.substr(0, 80);
 }
 
+// What the run trained, as trainMeaning() has it; empty: not known.
+std::string meaningOfRun(const std::string& run) {
+  const auto text = readFile(run + "/run.json");
+  const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
+  return json.is_object() && json.contains("meaning") && json["meaning"].is_string() ? json["meaning"].get<std::string>() : "";
+}
+
 // `run`: the folder of the newest run of this text; empty: there is none.
 Result<ShownValues> shownValues(BackendRegistry& registry, const ExportOptions& options, const CompiledNotebook& notebook,
-                                const std::string& run, std::stop_token stop) {
+                                const std::map<std::string, std::string>& sets, const std::string& run, std::stop_token stop) {
   ShownValues values;
   const bool any = std::ranges::any_of(notebook.cells, [](const CellInfo& c) { return !c.shows.empty(); });
   if (!any) return values;
@@ -82,7 +89,7 @@ Result<ShownValues> shownValues(BackendRegistry& registry, const ExportOptions& 
   if (!context) return context.error();
   RunOptions asked;
   asked.source = notebook.sources.at(notebook.notebook);
-  if (auto sets = parseSets(options.sets)) asked.sets = std::move(*sets);
+  asked.sets = sets;
   asked.tensors = {"shown"};
   std::error_code none;
   if (!run.empty() && fs::exists(run + "/checkpoint.safetensors", none)) asked.weights = run + "/checkpoint.safetensors";
@@ -182,28 +189,24 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   Result<Unit> done = Unit{};
   if (options.to == "html") {
     const std::string run = options.file == "-" ? std::string() : newestRun(options.file);
-    std::string training, meaning;
-    if (const auto described = run.empty() ? Result<std::string>(std::string()) : readFile(run + "/run.json"))
-      if (const auto json = nlohmann::json::parse(*described, nullptr, false); json.is_object())
-        meaning = json.value("meaning", "");
+    std::string training;
+    ReportOptions page;
+    for (const TrainSettings& train : loaded.notebook.trains) page.meanings.push_back(trainMeaning(loaded.notebook, train));
     if (!run.empty()) {
-      ReportOptions report;
-      report.title = fs::path(options.file).filename().string();
-      for (const TrainSettings& train : loaded.notebook.trains) report.meanings.push_back(trainMeaning(loaded.notebook, train));
+      page.title = fs::path(options.file).filename().string();
       if (const auto peer = peerBeside(options.file)) {
-        report.peerName = peer->name;
-        report.peerStepMilliseconds = peer->stepMilliseconds;
+        page.peerName = peer->name;
+        page.peerStepMilliseconds = peer->stepMilliseconds;
       }
-      if (const auto html = htmlOfRun(run, report)) training = *html;
+      if (const auto html = htmlOfRun(run, page)) training = *html;
     }
     CompileOptions compiled;
     if (auto sets = parseSets(options.sets)) compiled.sets = std::move(*sets);
     ShownValues values;
     if (options.values) {
-      const bool same = std::ranges::any_of(loaded.notebook.trains, [&](const TrainSettings& train) {
-        return !meaning.empty() && trainMeaning(loaded.notebook, train) == meaning;
-      });
-      auto computed = shownValues(registry, options, loaded.notebook, same ? run : std::string(), signals->token());
+      const std::string meaning = run.empty() ? std::string() : meaningOfRun(run);
+      const bool same = !meaning.empty() && std::ranges::find(page.meanings, meaning) != page.meanings.end();
+      auto computed = shownValues(registry, options, loaded.notebook, compiled.sets, same ? run : std::string(), signals->token());
       if (!computed && isStopped(computed.error())) return report(computed.error(), options.json);
       if (computed) values = std::move(*computed);
       else values.note = "What the cells show was not computed: " + computed.error().message;

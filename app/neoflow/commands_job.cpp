@@ -549,13 +549,13 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const auto cell = [](double microseconds) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, "%.2f", microseconds);
-    return microseconds >= 0.005 ? std::string(buffer) : std::string("-");
+    return microseconds > 0 ? std::string(buffer) : std::string("-");
   };
   for (std::size_t i = 0; i < names.size(); ++i) {
     const TuningService::State& s = summary->subgraphs[i];
     std::printf("%s %6.0f %10s %10s %10s %7lld\n", padded(names[i], width).c_str(), s.callsPerStep,
-                cell(s.firstMicroseconds).c_str(), cell(s.bestMicroseconds).c_str(), cell(s.rooflineMicroseconds).c_str(),
-                static_cast<long long>(s.trials));
+                cell(s.firstMicroseconds).c_str(), cell(s.bestMicroseconds).c_str(),
+                cell(s.rooflineMicroseconds < 0.005 ? 0 : s.rooflineMicroseconds).c_str(), static_cast<long long>(s.trials));
   }
   std::printf("\n%lld trials in %.1f s; ", static_cast<long long>(summary->trials), summary->seconds);
   if (unmeasured > 0)

@@ -10,6 +10,11 @@ namespace nf::lang {
 
 using namespace ast;
 
+namespace {
+constexpr const char* kDerivativeInLoop =
+    "a derivative cannot be asked for inside a loop: behind it, `d(L)/d(W)` goes back through all its steps";
+}  // namespace
+
 // ---------------------------------------------------------------- whole values
 
 std::optional<View> Elaborator::wholeTensor(const Ast& ast, ExprRef ref, const std::string& wish) {
@@ -260,8 +265,7 @@ std::optional<View> Elaborator::derivative(const Expr& e) {
     return wholeView(made->second);
   }
   if (level() > 0) {
-    report("derivative-in-loop",
-           "a derivative cannot be asked for inside a loop: behind it, `d(L)/d(W)` goes back through all its steps", e.span);
+    report("derivative-in-loop", kDerivativeInLoop, e.span);
     return std::nullopt;
   }
   const TensorId ofId = ofCopy.view.tensor.id, wrtId = wrt->view.tensor.id;
@@ -285,8 +289,7 @@ std::optional<View> Elaborator::gradWithSeed(const Ast& ast, const Expr& e, cons
     return std::nullopt;
   }
   if (level() > 0) {
-    report("derivative-in-loop",
-           "a derivative cannot be asked for inside a loop: behind it, `d(L)/d(W)` goes back through all its steps", e.span);
+    report("derivative-in-loop", kDerivativeInLoop, e.span);
     return std::nullopt;
   }
   std::array<TensorRef, 3> refs;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/fusion/partition.h"
@@ -16,15 +17,24 @@ namespace nf {
 namespace {
 
 // What kernels hand on lies row by row, as whoever fills and reads it expects: a layout is of copies inside one kernel (core/schedule).
-Program rowByRow(Program program) {
+void layRowByRow(Program& program) {
+  const auto isLaid = [](const Tensor& t) { return !t.layout.order.empty(); };
+  const auto hasLaid = [&](const auto& self, const Program& p) -> bool {
+    return std::ranges::any_of(p.tensors, isLaid) ||
+           std::ranges::any_of(p.loops, [&](const Loop& loop) { return loop.body && self(self, *loop.body); });
+  };
   for (Tensor& t : program.tensors) t.layout.order.clear();
-  for (Loop& loop : program.loops)
-    if (loop.body) loop.body = std::make_shared<const Program>(rowByRow(*loop.body));
-  return program;
+  for (Loop& loop : program.loops) {
+    if (!loop.body || !hasLaid(hasLaid, *loop.body)) continue;
+    Program body = *loop.body;
+    layRowByRow(body);
+    loop.body = std::make_shared<const Program>(std::move(body));
+  }
 }
 
 Result<Program> transform(const Program& program) {
-  NF_TRY(Program simple, simplifyScalars(rowByRow(program)));
+  NF_TRY(Program simple, simplifyScalars(program));
+  layRowByRow(simple);
   NF_TRY(Program alive, removeDeadOperators(simple));
   NF_TRY(Program hoisted, hoistLoops(alive));
   NF_TRY(Program merged, mergeEqualOperators(hoisted));

@@ -164,8 +164,6 @@ struct TrainJob::Impl {
   // Where the steps are counted in epochs: what they are.
   std::string epochsText() const;
   std::string programHash() const;
-  // Of the cell that trains: a notebook in which it is another one has moved on since.
-  std::string meaning() const;
   Result<Unit> writeRunFile();
 
   // ---- train_step.cpp

@@ -155,8 +155,6 @@ std::string TrainJob::Impl::epochsText() const {
 
 std::string TrainJob::Impl::programHash() const { return structuralHash(*training.stages.source).hex(); }
 
-std::string TrainJob::Impl::meaning() const { return trainMeaning(notebook, settings); }
-
 Result<Unit> TrainJob::Impl::writeRunFile() {
   struct utsname machine {};
   ::uname(&machine);
@@ -174,7 +172,7 @@ Result<Unit> TrainJob::Impl::writeRunFile() {
                        {"device_share", options.tuning.deviceShare}}},
                      {"seed", seed},
                      {"program", programHash()},
-                     {"meaning", meaning()},
+                     {"meaning", trainMeaning(notebook, settings)},
                      {"machine",
                       {{"device", context->device().name()},
                        {"description", context->device().description()},

@@ -261,13 +261,12 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
       values += p[u.target].elements();
     }
     for (const TrainSettings& train : sound.trains)
-      if (inside(train.span) && parameters > 0 && !info.summary.empty())
-        info.summary = "trains " + std::to_string(parameters) + (parameters == 1 ? " parameter, " : " parameters, ") +
-                       std::to_string(values) + (values == 1 ? " value · " : " values · ") + flopsText(flops) + " an update";
-    for (const TrainSettings& train : sound.trains)
       if (inside(train.span))
         info.train = protocol::TrainInfo{train.loss,   train.optimizer, train.mode,  train.device,
                                          train.epochs, train.steps,     train.batch, train.seed};
+    if (info.train && parameters > 0 && !info.summary.empty())
+      info.summary = "trains " + std::to_string(parameters) + (parameters == 1 ? " parameter, " : " parameters, ") +
+                     std::to_string(values) + (values == 1 ? " value · " : " values · ") + flopsText(flops) + " an update";
     a.cells.push_back(std::move(info));
   }
   a.tokens = describeTokens(sound, spans);
@@ -287,16 +286,20 @@ Hash computedBy(const Program& p, OperatorId id) {
   return h.finish();
 }
 
+// A node is named by the first tensor that its operator writes.
+std::string nodeName(const Program& p, OperatorId id) {
+  const auto written = writesOf(p, id);
+  return written.empty() || !written[0].valid() ? "operator " + std::to_string(id.value) : p[written[0]].name;
+}
+
 // One program's part of the graph: a node an operator and one a given tensor that something reads.
 class GraphPart {
  public:
   GraphPart(const Program& program, const OriginSpans& spans)
       : m_program(program), m_spans(spans), m_made(producers(program)), m_readByUpdates(program.tensors.size()),
         m_readElsewhere(program.tensors.size()) {
-    // Named by the first tensor it writes.
     for (std::size_t i = 0; i < program.operators.size(); ++i) {
-      const auto written = writesOf(program, OperatorId(i));
-      m_names.push_back(written.empty() || !written[0].valid() ? "operator " + std::to_string(i) : program[written[0]].name);
+      m_names.push_back(nodeName(program, OperatorId(i)));
       for (const TensorId t : readsOf(program, OperatorId(i)))
         (program[OperatorId(i)].phase == Phase::Optimizer ? m_readByUpdates : m_readElsewhere)[t.value] = true;
     }
@@ -401,12 +404,10 @@ protocol::GraphPage describeGraph(const StagePrograms& programs, const StageProg
   page.stage = name(p.stage);
   page.offset = offset;
   KnownNodes known;
-  for (const Program* program : {before.decided, before.whole}) {
-    if (!program) continue;
-    const GraphPart part(*program, spans);
-    for (std::size_t i = 0; i < program->operators.size(); ++i)
-      known.try_emplace(part.nameOf(OperatorId(i)), computedBy(*program, OperatorId(i)));
-  }
+  for (const Program* program : {before.decided, before.whole == before.decided ? nullptr : before.whole})
+    for (std::size_t i = 0; program && i < program->operators.size(); ++i)
+      if (const auto [node, fresh] = known.try_emplace(nodeName(*program, OperatorId(i))); fresh)
+        node->second = computedBy(*program, OperatorId(i));
   const GraphPart step(p, spans), all(*programs.whole, spans);
   std::vector<OperatorId> inside;
   for (std::size_t i = 0; i < p.operators.size(); ++i) inside.emplace_back(i);

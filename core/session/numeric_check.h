@@ -15,7 +15,7 @@ namespace nf {
 // What the numbers begin with.
 struct CheckedStart {
   std::string directory;     // of data files
-  std::uint64_t random = 1;  // seed of initial values, batches and `uniform()`, as a run of the notebook has it
+  std::uint64_t random = 1;  // seed of initial values, batches and `random()`, as a run of the notebook has it
 };
 
 // Equal where a check of d(of)/d(wrt) in `result` would compare the same numbers: the operators and what is given to them, data files

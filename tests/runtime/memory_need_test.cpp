@@ -15,6 +15,14 @@ namespace {
 
 using testing::HasSubstr;
 
+Result<Prepared> plannedOf(const CompiledNotebook& notebook) {
+  EXPECT_TRUE(notebook.ok());
+  BackendRegistry none;
+  const auto context = DeviceContext::open(none, {.device = "reference"});
+  if (!context) return context.error();
+  return planned(notebook.program, **context, {});
+}
+
 TEST(MemoryNeed, MoreThanHalfIsAWarningAndMoreThanAllAnError) {
   const auto notebook = compileNotebook({"test.nf", "", R"(
 param W[1024, 256] = zeros()
@@ -23,11 +31,7 @@ Y[i] = sum[j] W[i, j] * X[j]
 loss L = sum[i] Y[i]^2
 )"},
                                         {});
-  ASSERT_TRUE(notebook.ok());
-  BackendRegistry none;
-  const auto context = DeviceContext::open(none, {.device = "reference"});
-  ASSERT_TRUE(context.ok());
-  const auto prepared = planned(notebook.program, **context, {});
+  const auto prepared = plannedOf(notebook);
   ASSERT_TRUE(prepared.ok());
   const Program& program = *prepared->plan->main.program;
   const MemoryNeed need = memoryNeed(*prepared->plan);
@@ -66,11 +70,7 @@ loss L = sum[i] Y[i]^2
 TEST(MemoryNeed, TheLargestTensorMayBeComputed) {
   const auto notebook = compileNotebook(
       {"test.nf", "", "input W[3] = zeros()\nY[i: 256, j: 256] = W[0] + i + j\nloss L = sum[i, j] Y[i, j] * Y[j, i]\n"}, {});
-  ASSERT_TRUE(notebook.ok());
-  BackendRegistry none;
-  const auto context = DeviceContext::open(none, {.device = "reference"});
-  ASSERT_TRUE(context.ok());
-  const auto prepared = planned(notebook.program, **context, {});
+  const auto prepared = plannedOf(notebook);
   ASSERT_TRUE(prepared.ok());
   const Program& program = *prepared->plan->main.program;
   const MemoryNeed need = memoryNeed(*prepared->plan);
