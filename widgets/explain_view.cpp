@@ -120,7 +120,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
       m_slider(new StageSlider(theme)), m_graph(new GraphView(theme, selection)), m_nodes(new QTableWidget),
       m_graphStack(new QStackedWidget), m_find(new QLineEdit), m_found(label({}, "muted")), m_zoom(new QToolButton),
       m_model(new FusionModel(this)), m_proxy(new StateProxy(this)), m_table(new QTableView), m_states(new QComboBox),
-      m_card(new DecisionCard(theme)) {
+      m_none(label({}, "muted")), m_card(new DecisionCard(theme)) {
   m_waitTimer.setInterval(500);
   connect(&m_waitTimer, &QTimer::timeout, this, &ExplainView::showWaiting);
   showWaiting();
@@ -220,6 +220,9 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->horizontalHeader()->setMinimumSectionSize(30);
   m_table->setAccessibleName(tr("Fusion decisions"));
   m_table->installEventFilter(this);
+  auto* over = new QVBoxLayout(m_table->viewport());
+  over->addWidget(m_none, 0, Qt::AlignCenter);
+  m_none->hide();
   bottomLayout->addWidget(m_table, 1);
   setCentralWidget(top);
   m_card->setMinimumWidth(DecisionCard::kLeastWidth);
@@ -260,14 +263,14 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
       m_graph->choose(m_nodes->item(row, 0)->data(Qt::UserRole).toString(), true);
   });
   connect(selection, &Selection::changed, this, &ExplainView::markSelection);
-  connect(m_states, &QComboBox::currentIndexChanged, this,
-          [this] { static_cast<StateProxy*>(m_proxy)->setState(m_states->currentData().toInt()); });
-  connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this,
-          [this](const QModelIndex& now) { showDecision(now, !m_marking); });
+  connect(m_states, &QComboBox::currentIndexChanged, this, [this] { filterStates(m_states->currentData().toInt()); });
+  connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
+    if (!m_filtering) showDecision(m_proxy->mapToSource(now).row(), !m_marking);
+  });
   // The row of a decision that is not selected any more is the current one still.
   for (const auto again : {&QTableView::clicked, &QTableView::activated})
     connect(m_table, again, this, [this](const QModelIndex& row) {
-      if (!m_decided) showDecision(row, true);
+      if (!m_decided) showDecision(m_proxy->mapToSource(row).row(), true);
     });
   connect(m_graph, &GraphView::nodeChosen, this, [this] {
     m_decided = false;
@@ -281,10 +284,8 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     if (const auto* d = chosenDecision()) m_measuring = *d;
   });
   connect(m_card, &DecisionCard::hintRequested, this, [this](Document::FusionHint hint) {
-    const QModelIndex now = m_table->currentIndex();
-    if (!now.isValid()) return;
-    const auto& d = m_model->report().decisions[static_cast<std::size_t>(m_proxy->mapToSource(now).row())];
-    Q_EMIT hintRequested(QString::fromStdString(d.producer), QString::fromStdString(d.consumer), hint);
+    if (const auto* d = chosenDecision())
+      Q_EMIT hintRequested(QString::fromStdString(d->producer), QString::fromStdString(d->consumer), hint);
   });
 }
 
@@ -323,9 +324,8 @@ std::vector<int> ExplainView::relatedDecisions() const {
 }
 
 // The card, and where it is `select`ed the edge and the source as well.
-void ExplainView::showDecision(const QModelIndex& row, bool select) {
-  if (!row.isValid()) return m_card->clear();
-  const int i = m_proxy->mapToSource(row).row();
+void ExplainView::showDecision(int i, bool select) {
+  if (i < 0) return m_card->clear();
   const auto& d = m_model->report().decisions[static_cast<std::size_t>(i)];
   m_card->setDecision(i + 1, d, m_model->report().device, m_hints ? m_hints(d.producer, d.consumer) : Document::FusionHint::None);
   if (const auto* comparison = comparisonOf(d)) m_card->setComparison(*comparison);
@@ -413,8 +413,6 @@ void ExplainView::setGraph(const GraphPage& graph) {
 }
 
 void ExplainView::setFusion(const FusionReport& report) {
-  // The decision is known by its ends: its number is another when the table is decided anew.
-  const auto pair = m_pair;
   m_model->setReport(report);
   greyDecisions();
   for (const auto& d : report.decisions)
@@ -425,13 +423,13 @@ void ExplainView::setFusion(const FusionReport& report) {
   m_fusionHeader->setDetail(
       counted(static_cast<std::int64_t>(report.decisions.size()), tr("decision"), tr("decisions")) +
       tr(", %1 accepted; in the order of acceptance, by R as it was then, in seconds saved; optimistic on purpose").arg(accepted));
-  for (std::size_t i = 0; i < report.decisions.size(); ++i)
-    if (pair && report.decisions[i].producer == pair->first && report.decisions[i].consumer == pair->second) {
-      m_marking = !m_decided;
-      chooseDecision(static_cast<int>(i));
-      m_marking = false;
-      return;
-    }
+  showNone();
+  if (const int chosen = chosenRow(); chosen >= 0) {
+    m_marking = !m_decided;
+    chooseDecision(chosen);
+    m_marking = false;
+    return;
+  }
   m_card->clear();
   m_decided = false;
 }
@@ -464,16 +462,45 @@ const DecisionCard::Comparison* ExplainView::comparisonOf(const FusionDecisionIn
 }
 
 void ExplainView::chooseDecision(int number) {
+  if (number < 0 || number >= m_model->rowCount()) return;
   const QModelIndex index = m_proxy->mapFromSource(m_model->index(number, 0));
-  if (!index.isValid()) return;
+  // The states that are shown may leave it out.
+  if (!index.isValid()) return showDecision(number, !m_marking);
   m_table->setCurrentIndex(index);
-  if (!m_marking && !m_decided) showDecision(index, true);  // it was the current one
+  if (!m_marking && !m_decided) showDecision(number, true);  // it was the current one
   m_table->scrollTo(index);
 }
 
+// The decision in the card stays, among the rows or not.
+void ExplainView::filterStates(int state) {
+  m_filtering = true;
+  static_cast<StateProxy*>(m_proxy)->setState(state);
+  const int chosen = chosenRow();
+  const QModelIndex index = chosen < 0 ? QModelIndex() : m_proxy->mapFromSource(m_model->index(chosen, 0));
+  m_table->setCurrentIndex(index);
+  if (index.isValid()) m_table->scrollTo(index);
+  m_filtering = false;
+  showNone();
+}
+
+void ExplainView::showNone() {
+  const int all = m_model->rowCount();
+  m_none->setText(tr("None of the %1 is %2.").arg(counted(all, tr("decision"), tr("decisions")), m_states->currentText()));
+  m_none->setVisible(all > 0 && m_proxy->rowCount() == 0);
+}
+
+// Its number is another when the table is decided anew.
+int ExplainView::chosenRow() const {
+  const auto& decisions = m_model->report().decisions;
+  const auto found = std::find_if(decisions.begin(), decisions.end(), [this](const FusionDecisionInfo& d) {
+    return m_pair && d.producer == m_pair->first && d.consumer == m_pair->second;
+  });
+  return found == decisions.end() ? -1 : static_cast<int>(found - decisions.begin());
+}
+
 const FusionDecisionInfo* ExplainView::chosenDecision() const {
-  const QModelIndex now = m_table->currentIndex();
-  return now.isValid() ? &m_model->report().decisions[static_cast<std::size_t>(m_proxy->mapToSource(now).row())] : nullptr;
+  const int chosen = chosenRow();
+  return chosen < 0 ? nullptr : &m_model->report().decisions[static_cast<std::size_t>(chosen)];
 }
 
 void ExplainView::reset() {

@@ -51,6 +51,8 @@ class ExplainView : public DockPage {
   GraphView* graph() const { return m_graph; }
   FusionModel* fusion() const { return m_model; }
   QTableView* table() const { return m_table; }
+  QComboBox* states() const { return m_states; }  // which are shown
+  const QLabel* none() const { return m_none; }
   QTableWidget* nodes() const { return m_nodes; }
   DecisionCard* card() const { return m_card; }
   QLineEdit* finder() const { return m_find; }
@@ -89,17 +91,21 @@ class ExplainView : public DockPage {
   QSortFilterProxyModel* m_proxy;
   QTableView* m_table;
   QComboBox* m_states;
+  QLabel* m_none;  // of the states shown there is no decision
   DecisionCard* m_card;
   void markSelection();
   void fitTable();
-  void showDecision(const QModelIndex& row, bool select);
+  void showDecision(int number, bool select);
+  void filterStates(int state);
+  void showNone();
+  int chosenRow() const;  // of the model; -1: none
   const DecisionCard::Comparison* comparisonOf(const protocol::FusionDecisionInfo& decision) const;
-  bool m_marking = false;
+  bool m_marking = false, m_filtering = false;
   bool m_narrow = false;
   bool m_decided = false, m_deciding = false;
   std::uint64_t m_decisionChoice = 0;  // of the selection
   using Pair = std::pair<std::string, std::string>;
-  std::optional<Pair> m_pair;  // producer and consumer of the decision in the card
+  std::optional<Pair> m_pair;  // producer and consumer of the decision in the card, by which it is known
   struct Compared {
     DecisionCard::Comparison comparison;
     protocol::FusionState state;  // as it was decided then, and by what reward

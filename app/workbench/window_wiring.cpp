@@ -165,7 +165,7 @@ void MainWindow::connectTab(Tab* tab) {
       refreshOutline();
       refreshStatus();
       refreshPage();
-      const auto gone = [&] { return !m_inspector->tensor().isEmpty() && !w->tensor(m_inspector->tensor().toStdString()); };
+      const auto gone = [&] { return !m_inspector->tensor().isEmpty() && !tensorNamed(m_inspector->tensor().toStdString()); };
       if (gone() && w->missing().empty() && !m_inspector->pinned()) {
         m_inspector->clear();
         tab->inspected.clear();

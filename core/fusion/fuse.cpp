@@ -38,6 +38,9 @@ namespace {
 
 using Move = KernelGraph::Move;
 
+constexpr const char* kAskedAndMet =
+    "A `hint fuse` asks for it, and other decisions bring both into one kernel: nothing is left to count.";
+
 double reward(double bytes, double operations, std::int64_t kernels, const DeviceConstants& d) {
   return bytes / d.bandwidth + operations / d.flopRate + static_cast<double>(kernels) * d.launchSeconds;
 }
@@ -168,9 +171,10 @@ class Fuser {
     return m_graph.readersOf(t).empty() ? m_graph.producerOf(t) : m_graph.readersOf(t).front();
   }
 
-  void record(TensorId t, const Choice& c, FusionState state) {
+  // A hint names the reader; else it is the first that the move concerns.
+  void record(TensorId t, const Choice& c, FusionState state, std::optional<OperatorId> named = {}) {
     const TensorId lead = leading(t, c);
-    const OperatorId consumer = readerOf(lead, c.forward ? *c.forward : *c.gradient);
+    const OperatorId consumer = named ? *named : readerOf(lead, c.forward ? *c.forward : *c.gradient);
     m_told.insert(edgeOf(lead, consumer));
     m_decisions.push_back(describe(t, c, state, consumer));
   }
@@ -295,8 +299,8 @@ class Fuser {
     return text + ".";
   }
 
-  void carryOut(TensorId t, Choice choice, FusionState state) {
-    record(t, choice, state);
+  void carryOut(TensorId t, Choice choice, FusionState state, std::optional<OperatorId> named = {}) {
+    record(t, choice, state, named);
     m_decided.insert(t.value);
     std::vector<KernelGraph::KernelId> changed;
     if (choice.forward) changed = m_graph.apply(*choice.forward);
@@ -354,6 +358,7 @@ class Fuser {
     const auto a = m_byName.find(first), b = m_byName.find(second);
     if (a == m_byName.end() || b == m_byName.end()) return;
     const OperatorId opA = m_graph.producerOf(a->second), opB = m_graph.producerOf(b->second);
+    m_asked.insert({first, second});
     if (!opA.valid() || !opB.valid() || m_graph.kernelOf(opA) == m_graph.kernelOf(opB)) return;
     const auto reads = [&](OperatorId reader, TensorId t) {
       const auto& readers = m_graph.readersOf(t);
@@ -372,8 +377,9 @@ class Fuser {
         if (m.kind == Move::Kind::Inline && can(m) && (!can(*c.forward) || reward(m, m_device) > reward(*c.forward, m_device)))
           c.forward = std::move(m);
     c.R = reward(*c.forward, m_device);
+    const std::optional<OperatorId> named = reads(consumer, from) ? std::optional(consumer) : std::nullopt;
     if (c.forward->obstacle || c.forward->forbidden) {
-      record(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
+      record(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable, named);
       FusionDecision& decision = m_decisions.back();
       // The language has warned of others that do not read each other; what a derivative reads it did not know.
       const bool derived = first.starts_with("d(") || second.starts_with("d(");
@@ -382,7 +388,7 @@ class Fuser {
       m_decided.insert(from.value);
       return;
     }
-    carryOut(from, std::move(c), FusionState::Forced);
+    carryOut(from, std::move(c), FusionState::Forced, named);
   }
 
   // What a hint could not have at first, and greedy brought together after all.
@@ -393,8 +399,8 @@ class Fuser {
                        b = m_graph.producerOf(m_byName.at(d.askedInVain.second));
       if (!a.valid() || !b.valid() || m_graph.kernelOf(a) != m_graph.kernelOf(b)) continue;
       d.askedInVain = {};
-      d.state = FusionState::Accepted;
-      d.why = "A `hint fuse` asks for it, and other decisions bring both into one kernel: nothing is left to count.";
+      d.state = FusionState::Forced;
+      d.why = kAskedAndMet;
       d.dT = d.dC = d.R = 0;
       d.dK = 0;
       d.traffic.clear();
@@ -451,6 +457,12 @@ class Fuser {
     }
   }
 
+  // By a `hint fuse`, in either order.
+  bool asked(const Edge& edge) const {
+    const std::string &producer = m_graph.program()[edge.first].name, &consumer = m_readerName.at(edge.second);
+    return m_asked.contains({producer, consumer}) || m_asked.contains({consumer, producer});
+  }
+
   void record(const Edge& edge, FusionDecision d) {
     d.producer = m_graph.program()[edge.first].name;
     d.consumer = m_readerName.at(edge.second);
@@ -484,8 +496,10 @@ class Fuser {
       if (m_told.contains(edge)) continue;
       if (!met.apart) {
         const auto of = m_isGradient.find(edge.first.value);
-        FusionDecision d = between(met.tensor, met.reader, FusionState::Accepted);
-        if (met.tensor != edge.first) d.why = "Computed again where it is read, as was decided and counted once.";
+        const bool asked = this->asked(edge);
+        FusionDecision d = between(met.tensor, met.reader, asked ? FusionState::Forced : FusionState::Accepted);
+        if (asked) d.why = kAskedAndMet;
+        else if (met.tensor != edge.first) d.why = "Computed again where it is read, as was decided and counted once.";
         else if (of != m_isGradient.end() && m_decided.contains(of->second.value))
           d.why = "Decided and counted with `" + p[of->second].name + "`, whose gradient it is.";
         else d.why = "Other decisions bring both into one kernel: nothing is left to count.";
@@ -517,6 +531,7 @@ class Fuser {
   std::unordered_map<std::uint32_t, TensorId> m_isGradient;  // of which tensor
   std::map<TensorId, std::string> m_readerName;              // of the operator that writes it
   std::set<Edge> m_told;                                     // by a decision
+  std::set<std::pair<std::string, std::string>> m_asked;     // by hints: tensors to be fused
   std::map<Edge, Met> m_edges;                               // of the partition that was decided
   std::unordered_set<std::uint32_t> m_decided;
   std::unordered_set<std::uint32_t> m_takenBack;  // told of already

@@ -319,6 +319,44 @@ TEST(Fusion, ForceAndForbidWin) {
   EXPECT_EQ(together->program.groups.size(), 2u);
 }
 
+// One move computes B again wherever it is read: what is told of it names the reader that the hint names, not the first.
+TEST(Fusion, WhatAHintNamesIsToldOfThePairItNames) {
+  const auto program = [](std::vector<std::pair<const char*, const char*>> hints) {
+    Build b;
+    const TensorId a = b.given("A", kN), x = b.given("X", kN);
+    const TensorId B = b.product("B", {a}, kN);
+    const TensorId first = b.product("C", {B}, kN), second = b.product("D", {B, x}, kN);
+    b.keep(first);
+    b.keep(second);
+    for (const auto& [from, to] : hints) b.p.hints.push_back({Hint::Kind::Fuse, {from, to}, {}, {}});
+    return b;
+  };
+  const auto decision = [](const FusionResult& result, const char* producer, const char* consumer) {
+    for (const FusionDecision& d : result.decisions)
+      if (d.producer == producer && d.consumer == consumer) return d;
+    ADD_FAILURE() << producer << " -> " << consumer;
+    return FusionDecision{};
+  };
+  const DeviceConstants dear{1e9, 1e9, -1.0};  // a kernel less costs: greedy fuses nothing
+  const auto alone = fuse(program({}).partitioned(), dear);
+  ASSERT_TRUE(alone.ok());
+  EXPECT_EQ(decision(*alone, "B", "C").state, FusionState::Refused);
+
+  const auto one = fuse(program({{"B", "D"}}).partitioned(), dear);
+  ASSERT_TRUE(one.ok());
+  const FusionDecision named = decision(*one, "B", "D");
+  EXPECT_EQ(named.state, FusionState::Forced);
+  EXPECT_NE(named.R, 0);
+  EXPECT_NE(decision(*one, "B", "C").state, FusionState::Forced);
+
+  const auto both = fuse(program({{"B", "D"}, {"C", "B"}}).partitioned(), dear);
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ(decision(*both, "B", "D").state, FusionState::Forced);
+  const FusionDecision met = decision(*both, "B", "C");
+  EXPECT_EQ(met.state, FusionState::Forced);
+  EXPECT_EQ(met.R, 0) << "counted once";
+}
+
 TEST(Fusion, ForcedButNotLowerableIsRefusedWithTheReason) {
   Build b;
   const TensorId a = b.given("A", kN);

@@ -2,6 +2,7 @@
 // The explain page: decisions of fusion with their numbers, what is measured, asked for and outlined.
 #include <gtest/gtest.h>
 
+#include <QComboBox>
 #include <QCoreApplication>
 #include <QLabel>
 #include <QPushButton>
@@ -286,6 +287,56 @@ TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
   ASSERT_TRUE(view.chosenDecision());
   EXPECT_EQ(view.chosenDecision()->consumer, "d(L)/d(Y)");
   EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
+}
+
+TEST_F(Widgets, ADecisionThatTheFilterLeavesOutStaysInItsCard) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  FusionReport report = capsule::fusion(1);
+  std::size_t refused = 0;
+  while (refused < report.decisions.size() && report.decisions[refused].state != FusionState::Refused) ++refused;
+  ASSERT_LT(refused, report.decisions.size());
+  const auto states = [&](FusionState s) { view.states()->setCurrentIndex(1 + static_cast<int>(s)); };
+  view.setFusion(report);
+  states(FusionState::Refused);
+  ASSERT_GT(view.table()->model()->rowCount(), 0);
+  view.table()->setCurrentIndex(view.table()->model()->index(0, 0));
+  ASSERT_TRUE(view.chosenDecision());
+  const auto producer = view.chosenDecision()->producer, consumer = view.chosenDecision()->consumer;
+  const int rows = view.table()->model()->rowCount();
+  Document::FusionHint written = Document::FusionHint::None;
+  view.setHints([&](const std::string&, const std::string&) { return written; });
+  QObject::connect(&view, &ExplainView::hintRequested, &view,
+                   [&](const QString&, const QString&, Document::FusionHint hint) { written = hint; });
+  QTest::mouseClick(view.card()->force(), Qt::LeftButton);
+  ASSERT_EQ(written, Document::FusionHint::Fuse);
+  for (auto& d : report.decisions)
+    if (d.producer == producer && d.consumer == consumer) d.state = FusionState::Forced;
+  view.setFusion(report);
+  EXPECT_EQ(view.table()->model()->rowCount(), rows - 1);
+  ASSERT_TRUE(view.chosenDecision());
+  EXPECT_EQ(view.chosenDecision()->state, FusionState::Forced);
+  EXPECT_TRUE(view.card()->force()->isHidden());
+  EXPECT_FALSE(view.card()->release()->isHidden());
+  EXPECT_TRUE(view.decided());
+  EXPECT_FALSE(view.table()->currentIndex().isValid());
+  // The buttons go on meaning the decision in the card, and the row is the chosen one again where it is shown.
+  QTest::mouseClick(view.card()->release(), Qt::LeftButton);
+  EXPECT_EQ(written, Document::FusionHint::None);
+  states(FusionState::Forced);
+  ASSERT_EQ(view.table()->model()->rowCount(), 1);
+  EXPECT_EQ(view.table()->currentIndex().row(), 0);
+  // Choosing what is shown chooses no decision; where none is left it says so.
+  states(FusionState::Forbidden);
+  EXPECT_EQ(view.table()->model()->rowCount(), 0);
+  EXPECT_EQ(view.chosenDecision()->producer, producer);
+  EXPECT_TRUE(view.none()->isVisible());
+  EXPECT_EQ(view.none()->text(), QStringLiteral("None of the %1 decisions is forbidden.").arg(report.decisions.size()));
+  view.states()->setCurrentIndex(0);
+  EXPECT_FALSE(view.none()->isVisible());
+  EXPECT_EQ(view.table()->model()->rowCount(), static_cast<int>(report.decisions.size()));
 }
 
 }  // namespace

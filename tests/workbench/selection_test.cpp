@@ -9,6 +9,7 @@
 #include <QTreeWidget>
 
 #include "tests/workbench/selected.h"
+#include "widgets/basic.h"
 #include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
@@ -538,6 +539,27 @@ TEST_F(Selected, ADecisionStaysTheSameWhenItIsDecidedAnew) {
   ASSERT_TRUE(
       wait([&] { return explain->chosenDecision() && explain->chosenDecision()->state == protocol::FusionState::Accepted; }));
   EXPECT_TRUE(is("d(L)/d(Y)", "d(L)/d(W)"));
+}
+
+// Nothing shows the derivative of what lies between: it is one of the notebook all the same, after every edit.
+TEST_F(Selected, ADerivativeOnTheWayIsNotGreyWhenTheTextIsChecked) {
+  openWith(example("welcome.nf"));
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  ASSERT_TRUE(wait([&] { return explain->fusion()->rowCount() > 2 && explain->graph()->layoutOf().nodes.size() > 2; }));
+  clickRow(0);
+  ASSERT_EQ(explain->chosenDecision()->producer, "d(L)/d(Y)");
+  ASSERT_FALSE(window->workspace().tensor("d(L)/d(Y)"));
+  explain->graph()->choose(QStringLiteral("d(L)/d(Y)"), true);
+  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "d(L)/d(Y)"; }));
+  for (const char* with : {"normal(0, 2)", "normal(0, 3)"}) {
+    const auto at = document().text().find("normal(0, ");
+    document().replace(at, at + std::string_view("normal(0, 1)").size(), with, "Edit");
+    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+    QCoreApplication::processEvents();
+    ASSERT_EQ(window->inspector()->tensor(), "d(L)/d(Y)");
+    EXPECT_FALSE(isGreyed(window->inspector()->scroll()->widget()));
+  }
 }
 
 TEST_F(Selected, ANodeTakesThePlaceOfADecision) {
