@@ -625,6 +625,20 @@ void MainWindow::useSession(const Session& session) {
 
 void MainWindow::restoreSession() {
   if (!m_store) return;
+  const bool left = openLeft();
+  QSettings settings;
+  const QStringList files = settings.value(QStringLiteral("session/files")).toStringList();
+  const QString current = settings.value(QStringLiteral("session/current")).toString();
+  settings.remove(QStringLiteral("session"));
+  const int shown = m_tabBar->currentIndex();
+  for (const QString& path : files)
+    if (QFileInfo(path).isReadable()) openFile(path);
+  if (left) showTab(shown);
+  else if (QFileInfo(current).isReadable()) openFile(current);
+  writeSession();
+}
+
+bool MainWindow::openLeft() {
   SessionStore::Left left = m_store->takeAll();
   bool recovered = false;
   qsizetype notebooks = 0;
@@ -641,21 +655,13 @@ void MainWindow::restoreSession() {
     tab->recovered = tab->workspace->hasJournal();
     recovered = recovered || tab->recovered;
   }
-  QSettings settings;
-  const QStringList files = settings.value(QStringLiteral("session/files")).toStringList();
-  const QString current = settings.value(QStringLiteral("session/current")).toString();
-  settings.remove(QStringLiteral("session"));
-  const int shown = m_tabBar->currentIndex();
-  for (const QString& path : files)
-    if (QFileInfo(path).isReadable()) openFile(path);
-  if (!left.sessions.empty()) showTab(shown);
-  else if (QFileInfo(current).isReadable()) openFile(current);
   writeSession();
   if (!recovered && notebooks > 0)
     m_restored = tr("The workbench ended without being closed. What was open is open again; nothing was unsaved.");
   if (!left.unreadable.isEmpty())
     m_restored = (m_restored + tr(" A damaged journal was kept as %1.").arg(left.unreadable.join(QStringLiteral(", ")))).trimmed();
   refreshMessages();
+  return !left.sessions.empty();
 }
 
 void MainWindow::tellOfLeft() {
@@ -674,7 +680,8 @@ void MainWindow::tellOfLeft() {
               : tr("A session ended without being closed: %1 were open in it, %2 of them not saved. They wait, as they were.")
                     .arg(all)
                     .arg(left.unsaved),
-          {one ? tr("Open it") : tr("Open them")});
+          left.unsaved > 0 ? QStringList{one ? tr("Open it") : tr("Open them")}
+                           : QStringList{one ? tr("Open it") : tr("Open them"), one ? tr("Forget it") : tr("Forget them")});
 }
 
 void MainWindow::keepSessionSoon() {

@@ -88,7 +88,8 @@ class MainWindow : public QMainWindow {
   void saveLayout();
   // The notebooks of windows that were killed, with what was not saved in them, and those of the window that was closed last.
   void restoreSession();
-  void tellOfLeft();                         // that notebooks wait which restoreSession() would bring
+  bool openLeft();                           // what windows that were killed had open: whether there was any
+  void tellOfLeft();                         // that notebooks wait which openLeft() would bring
   void keepSession();                        // which notebooks are open
   void writeSession();                       // what restoreSession() of another window needs, should this one be killed
   void forgetSession() { m_store.reset(); }  // nothing of this window is kept, nothing is recovered

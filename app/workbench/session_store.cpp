@@ -173,6 +173,15 @@ SessionStore::Waiting SessionStore::countLeft(const QStringList& open) const {
   return waiting;
 }
 
+void SessionStore::forgetLeft() {
+  for (const QString& folder : leftFolders()) {
+    const auto lock = lockOf(folder);
+    if (!lock || !journalsIn(folder).isEmpty()) continue;
+    QFile::remove(QDir(folder).filePath(kSession));
+    QDir().rmdir(folder);
+  }
+}
+
 std::vector<LeftJournal> SessionStore::takeOf(const QString& path) {
   std::vector<std::pair<QDateTime, LeftJournal>> found;
   for (const QString& folder : leftFolders()) {

@@ -56,6 +56,7 @@ class SessionStore {
     int notebooks = 0, unsaved = 0;  // in all; of those with a journal
   };
   Waiting countLeft(const QStringList& open) const;      // what takeAll() would bring, without these files
+  void forgetLeft();                                     // but for what has a journal
   std::vector<LeftJournal> takeOf(const QString& path);  // the journals of one notebook, newest first; the rest stays
 
  private:

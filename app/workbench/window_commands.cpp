@@ -562,7 +562,8 @@ void MainWindow::answer(const QString& key, int index) {
     m_tab->journalHidden = true;
     if (index == 0) save(false);
   } else if (key == QLatin1String("left")) {
-    if (index == 0) restoreSession();
+    if (index == 0) openLeft();
+    else if (index == 1) m_store->forgetLeft();
   } else if (key == QLatin1String("recovered")) {
     // Compared, the word stands still: other files have theirs.
     if (index == 0) compareWithDisk();

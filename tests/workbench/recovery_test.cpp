@@ -388,6 +388,46 @@ TEST_F(Recovery, AWindowStartedOnAFileOffersAllThatWasOpen) {
   EXPECT_TRUE(window->messages()->text().contains("1 notebook that was not saved")) << "the other one is open";
 }
 
+TEST_F(Recovery, WhatWasOpenIsForgottenOnRequestAndBringsNothingElse) {
+  const QString second = other(), third = folder.filePath("third.nf");
+  QFile file(third);
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write("let t = 1\n");
+  file.close();
+  // Put away, it waits; an ordinary end meanwhile is none of its notebooks.
+  kill({"open", path()});
+  startWith(second);
+  window->tellOfLeft();
+  EXPECT_TRUE(window->close());
+  window.reset();
+  startWith(third);
+  window->tellOfLeft();
+  ASSERT_EQ(window->messages()->key(), "left");
+  EXPECT_TRUE(window->messages()->text().contains("1 notebook was open")) << window->messages()->text().toStdString();
+  press(0);
+  ASSERT_EQ(window->tabs()->count(), 2) << "as many as it said";
+  EXPECT_EQ(textOf(1), capsule::kText);
+  EXPECT_TRUE(window->close());
+  window.reset();
+  kill({"open", path()});
+  startWith(third);
+  window->tellOfLeft();
+  ASSERT_EQ(window->messages()->key(), "left");
+  press(1);
+  EXPECT_EQ(window->tabs()->count(), 1);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  window->tellOfLeft();
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_TRUE(window->close());
+  window.reset();
+  // What is not saved cannot be forgotten unseen.
+  kill({"open", path(), "type", "# lost "});
+  startWith(third);
+  window->tellOfLeft();
+  ASSERT_EQ(window->messages()->key(), "left");
+  EXPECT_EQ(window->messages()->answers().size(), 1);
+}
+
 TEST_F(Recovery, AnUnansweredJournalIsNotLost) {
   kill({"open", path(), "type", "# lost "});
   startWith(path());
