@@ -350,7 +350,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
     showStep({*s.stepMs, *s.stepMsLow, *s.stepMsHigh, s.samples}, tr("median step"));
   else if (drawn && drawn->steps >= kFewest) showStep(*drawn, tr("median step"));
   showPeer();
-  if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
+  if (s.loss) sayLoss(*s.loss);
 }
 
 void TrainStrip::showStep(const protocol::StepSpread& spread, const QString& name) {
@@ -369,7 +369,13 @@ void TrainStrip::showNewest() {
 void TrainStrip::addStep(const protocol::StepEvent& step) {
   m_plot->addStep(step);
   m_lossPlot->addStep(step);
-  if (step.loss) m_loss->setText(tr("loss %1").arg(significant(*step.loss, 4)));
+  if (step.loss) sayLoss(*step.loss);
+}
+
+void TrainStrip::sayLoss(double loss) {
+  m_loss->setText(tr("loss %1").arg(significant(loss, 4)));
+  m_loss->setToolTip(
+      tr("Of the newest step; the curve has the mean of the steps around it, between the least and the most of them"));
 }
 
 void TrainStrip::addTrial(const protocol::TrialEvent& trial) {

@@ -93,6 +93,7 @@ class TrainStrip : public QWidget {
   void showStep(const protocol::StepSpread& spread, const QString& name);
   void showNewest();
   void showTuner();
+  void sayLoss(double loss);
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;

@@ -53,7 +53,10 @@ void eachBucket(const std::vector<StepEvent>& steps, int pixels, TrainingAxis ax
   if (steps.empty()) return;
   const double first = placeOf(steps.front(), axis), span = placeOf(steps.back(), axis) - first;
   const double most = std::max(40, pixels / 3);
-  const auto bucketOf = [&](std::size_t i) { return span > 0 ? std::floor((placeOf(steps[i], axis) - first) / span * most) : 0.0; };
+  // The last step, too, stands among those before it.
+  const auto bucketOf = [&](std::size_t i) {
+    return span > 0 ? std::min(std::floor((placeOf(steps[i], axis) - first) / span * most), most - 1) : 0.0;
+  };
   for (std::size_t begin = 0; begin < steps.size();) {
     std::size_t end = begin + 1;
     while (end < steps.size() && bucketOf(end) == bucketOf(begin)) ++end;
@@ -442,6 +445,7 @@ void LossPlot::redraw() {
   std::map<std::string, std::pair<QVector<double>, QVector<double>>> numbers;  // evals that are no share: places and values
   std::map<std::string, double> newest;                                        // of them
   double least = HUGE_VAL, most = -HUGE_VAL, last = 0;
+  bool mean = false;  // the last point is one of several steps
   eachBucket(m_steps, m_plot->width(), m_axis, [&](auto begin, auto end) {
     // A single batch says little: the line is the mean of the bucket, between the least and the most of it.
     double sum = 0, weight = 0, lowest = HUGE_VAL, highest = -HUGE_VAL;
@@ -453,6 +457,7 @@ void LossPlot::redraw() {
     }
     x << placeOf(*std::prev(end), m_axis), y << sum / weight;
     low << lowest, high << highest;
+    mean = std::distance(begin, end) > 1;
   });
   const double shown = y.isEmpty() ? 0 : y.back();
   for (const EvalEvent& e : m_evals) {
@@ -500,7 +505,7 @@ void LossPlot::redraw() {
       avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
       avoidBox(x[i], std::min(low[i], low[i + 1]), x[i + 1], std::max(high[i], high[i + 1]));
     }
-    addEndLabel(tr("loss %1").arg(significant(shown, 3)), x.back(), y.back(), c.accent);
+    addEndLabel((mean ? tr("mean loss %1") : tr("loss %1")).arg(significant(shown, 3)), x.back(), y.back(), c.accent);
   }
   if (!ex.isEmpty()) {
     auto* held = m_plot->addGraph();

@@ -119,6 +119,27 @@ TEST_F(Tuning, ALossOfZeroLeavesTheAxisLogarithmic) {
   EXPECT_EQ(plot.findChild<QCustomPlot*>()->yAxis->scaleType(), QCPAxis::stLogarithmic);
 }
 
+// Beside the panel's loss, which is the newest step's.
+TEST_F(Tuning, TheEndOfALossCurveSaysWhereItIsAMean) {
+  LossPlot plot(&theme, false);
+  plot.resize(700, 260);
+  plot.show();
+  std::vector<StepEvent> steps(20000);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].step = static_cast<std::int64_t>(i + 1), steps[i].steps = 1;
+    steps[i].loss = i % 2 ? 2 : 4;
+  }
+  const auto label = [&] {
+    QStringList texts;
+    for (const auto& [text, rect] : plot.shownLabels()) texts << text;
+    return texts.join('|');
+  };
+  plot.setRun(steps, {});
+  EXPECT_EQ(label(), "mean loss 3.00");
+  plot.setRun({steps.begin(), steps.begin() + 3}, {});
+  EXPECT_EQ(label(), "loss 4.00");
+}
+
 TEST_F(Tuning, TickLabelsNeverRepeat) {
   for (const int count : {1, 2, 3, 5, 9, 120})
     for (const double spread : {0.01, 1.0, 400.0})
