@@ -145,14 +145,13 @@ void MainWindow::followRun() {
 // The last values of a run that has ended, and what its kernels took.
 void MainWindow::refreshValues() {
   Workspace& w = *m_tab->workspace;
-  if (w.engineState() != EngineLink::State::Ready) return;
   const auto refresh = [&w](const TensorView* view) {
     if (view && !view->tensor().isEmpty()) w.wantSlice(view->request());
   };
   refresh(m_inspector->values());
   for (const CellView* v : m_tab->notebook->cells())
     if (v->tensorView() && v->tensorView()->isVisibleTo(v)) refresh(v->tensorView());
-  w.wantSubgraphs();
+  if (w.engineState() == EngineLink::State::Ready) w.wantSubgraphs();
 }
 
 namespace {

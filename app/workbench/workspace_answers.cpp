@@ -280,10 +280,8 @@ void Workspace::wantSlice(const TensorRequest& request) {
   if (m_engine->state() != EngineLink::State::Ready) {
     const QString tensor = QString::fromStdString(request.tensor);
     m_slices.remove(tensor);
-    if (showLastSlice(request)) {
-      m_postponed[request.tensor] = request;
-      Q_EMIT sliceFailed(tensor, tr("No engine runs."));
-    }
+    m_postponed[request.tensor] = request;
+    if (showLastSlice(request)) Q_EMIT sliceFailed(tensor, tr("No engine runs."));
     return;
   }
   ask(request,

@@ -139,6 +139,21 @@ TEST_F(RealEngine, WhatAnEngineHasNotAnsweredIsGreyedAfterTheAnalysisToo) {
   EXPECT_TRUE(wait([&] { return !cell(2)->resultIsGreyed(); }));
 }
 
+TEST_F(RealEngine, WhatATrainingDoesNotKeepIsNoWordOnceItsEngineIsGone) {
+  openChecked();
+  run(5);
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
+  const TensorView* values = cell(3)->tensorView();
+  auto* tabs = cell(3)->findChild<TabRow*>();
+  ASSERT_TRUE(tabs);
+  tabs->setFocus();
+  for (int i = 0; i < 3; ++i) QTest::keyClick(tabs, Qt::Key_Right);
+  ASSERT_TRUE(wait([&] { return values->note().contains("not kept while training"); })) << values->note().toStdString();
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  EXPECT_TRUE(wait([&] { return values->note().contains("run its cell"); })) << values->note().toStdString();
+}
+
 TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
   std::string text = kNotebook;
   text.replace(text.find("show A"), 6, "show W, A");
