@@ -26,5 +26,6 @@ shot tune-light "$long" tune profile light --train --count 4 --select 'Votes[b, 
 shot training "$long" author eval light --train --count 150 --cell 10
 shot training-dark "$long" author eval dark --train --count 150 --cell 10
 shot tensors examples/welcome.nf author tensor light --cell 8 --run
+shot tensors-table examples/figure4.nf author tensor dark --cell 11 --run --values table
 shot devices examples/welcome.nf devices devices dark
 shot devices-light examples/welcome.nf devices devices light

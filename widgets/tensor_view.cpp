@@ -178,7 +178,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   layout->setSpacing(8);
   auto* mode = m_mode = new TabRow(theme, {tr("image"), tr("table")});
   mode->setAccessibleName(tr("Form of the values"));
-  connect(mode, &TabRow::chosen, this, [this](int i) { setMode(i); });
+  connect(mode, &TabRow::chosen, this, [this](int i) { setMode(static_cast<Mode>(i)); });
   // A narrow panel has no room for both in one row.
   if (compact) {
     auto* top = new QHBoxLayout;
@@ -226,7 +226,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   connect(theme, &Theme::changed, this, [this] { m_model->setPage(m_theme->colors().page); });
 }
 
-void TensorView::setMode(int mode) {
+void TensorView::setMode(Mode mode) {
   m_stack->setCurrentIndex(mode);
   m_mode->setCurrent(mode);
   fit();

@@ -49,6 +49,8 @@ class TensorView : public QWidget {
   void setSlice(const protocol::TensorSlice& slice, std::vector<double> values);
   // Why there are no values; what is shown stays, marked as old.
   void setUnavailable(const QString& tensor, const QString& reason);
+  enum Mode { kImage, kTable };
+  void setMode(Mode mode);
   QString tensor() const { return m_name; }
   QString number() const;  // of a tensor without axes; empty: it has axes, or no value yet
   QString facts() const;
@@ -58,7 +60,6 @@ class TensorView : public QWidget {
   // What to ask for now: the whole of the last two axes at the chosen place.
   protocol::TensorRequest request() const;
   const TensorModel* model() const { return m_model; }
-  void setMode(int mode);  // 0: image, 1: table
 
  Q_SIGNALS:
   void sliceWanted();

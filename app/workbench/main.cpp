@@ -13,8 +13,11 @@
 
 #include "app/workbench/main_window.h"
 #include "app/workbench/quiet_watch.h"
+#include "widgets/cell_view.h"
 #include "widgets/explain_view.h"
+#include "widgets/inspector_view.h"
 #include "widgets/notebook_view.h"
+#include "widgets/tensor_view.h"
 #include "widgets/theme.h"
 
 using namespace nf;
@@ -73,6 +76,9 @@ int main(int argc, char** argv) {
   const QCommandLineOption run(QStringLiteral("run"), QStringLiteral("run the cell of --cell once the notebook is checked"));
   const QCommandLineOption train(QStringLiteral("train"), QStringLiteral("run the first train cell once the notebook is checked"));
   const QCommandLineOption cell(QStringLiteral("cell"), QStringLiteral("go to the N-th cell, counted from 1"), QStringLiteral("N"));
+  const QCommandLineOption values(QStringLiteral("values"),
+                                  QStringLiteral("how the values of --cell and of the inspector stand: image or table"),
+                                  QStringLiteral("MODE"), QStringLiteral("image"));
   const QCommandLineOption decision(QStringLiteral("decision"), QStringLiteral("choose the N-th fusion decision, counted from 1"),
                                     QStringLiteral("N"));
   const QCommandLineOption select(QStringLiteral("select"), QStringLiteral("put the cursor into the first place of TEXT"),
@@ -80,7 +86,7 @@ int main(int argc, char** argv) {
   const QCommandLineOption inspect(QStringLiteral("inspect"),
                                    QStringLiteral("show this tensor in the inspector and check its gradient"),
                                    QStringLiteral("TENSOR"));
-  parser.addOptions({engine, view, theme, size, screenshot, after, count, train, cell, run, decision, select, inspect});
+  parser.addOptions({engine, view, theme, size, screenshot, after, count, train, cell, run, values, decision, select, inspect});
   parser.process(application);
 
   Theme look;
@@ -96,6 +102,9 @@ int main(int argc, char** argv) {
   const QStringList views{QStringLiteral("author"), QStringLiteral("explain"), QStringLiteral("tune"), QStringLiteral("devices")};
   const auto page = views.indexOf(parser.value(view));
   if (page < 0) return usage(QStringLiteral("--view is author, explain, tune or devices"));
+
+  const bool asTable = parser.value(values) == QLatin1String("table");
+  if (!asTable && parser.value(values) != QLatin1String("image")) return usage(QStringLiteral("--values is image or table"));
 
   MainWindow window(&look, engineCommand(parser.value(engine)));
   if (parser.isSet(screenshot)) window.forgetSession();
@@ -126,8 +135,11 @@ int main(int argc, char** argv) {
     const auto index = static_cast<std::size_t>(parser.value(cell).toInt());
     if (index < 1 || index > cells.size()) return usage(QStringLiteral("--cell is 1 to %1").arg(cells.size()));
     QObject::connect(&window.workspace(), &Workspace::analysed, &window,
-                     [&window, id = cells[index - 1].id, start = parser.isSet(run)]() mutable {
+                     [&window, id = cells[index - 1].id, start = parser.isSet(run), asTable]() mutable {
                        window.showCell(id);
+                       if (asTable)
+                         for (TensorView* v : {window.notebook()->view(id)->tensorView(), window.inspector()->values()})
+                           if (v) v->setMode(TensorView::kTable);
                        if (std::exchange(start, false)) window.action(QStringLiteral("run.stay"))->trigger();
                      });
   }

@@ -339,7 +339,11 @@ void MainWindow::connectRun(Tab* tab) {
     const bool beside = v->train() && v->id() != tab->training;
     if (beside && v->shows().isEmpty()) return;
     v->setStatus(result.status, QString::fromStdString(result.message), !beside);
-    if (result.status == CellStatus::Ok && !v->shows().isEmpty()) v->showResult(3);
+    if (result.status == CellStatus::Ok && !v->shows().isEmpty()) {
+      v->showResult(3);
+      // Who looks at the cell looks for what it shows; who has gone on, or scrolled away, stays there.
+      if (v->id() == tab->notebook->activeCell() && !v->visibleRegion().isEmpty()) tab->notebook->bringIntoSight(v);
+    }
     if (tab == m_tab) refreshOutline();
   });
   connect(w, &Workspace::runEnded, this, [this, tab](const QString& message) {
