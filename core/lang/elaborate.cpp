@@ -237,6 +237,10 @@ void Elaborator::reportUndefined(std::string_view name, Span use) {
   const Entity* derived = text.ends_with(".grad") ? lookup(text.substr(0, text.size() - 5)) : nullptr;
   if (derived && derived->kind == Entity::Kind::Tensor)
     d.notes.push_back({"a gradient is written `d(L)/d(" + text.substr(0, text.size() - 5) + ")`", {}});
+  const Entity* trained = text.ends_with(".next") ? lookup(text.substr(0, text.size() - 5)) : nullptr;
+  if (trained && trained->kind == Entity::Kind::Tensor)
+    d.notes.push_back(
+        {"a `train` that updates `" + text.substr(0, text.size() - 5) + "` makes it: it has to stand above what shows it", {}});
   if (noteUncarried(name, d)) return;
   for (const std::string& near : suggestions(name)) d.fixes.push_back({"write `" + near + "`", use, near});
 }

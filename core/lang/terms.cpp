@@ -468,6 +468,10 @@ TermId Statement::indexing(const Expr& e, TermId otherwise) {
     else if (value && value->kind != Entity::Kind::Poison) report("not-a-tensor", "a tensor is needed here", base.span);
   } else if (base.kind == ExprKind::Derivative || base.kind == ExprKind::Index) {
     view = m_elab.wholeTensor(*m_ast, e.args[0], {});
+  } else if (base.kind == ExprKind::Else) {
+    const Span read{e.span.source, (*m_ast)[base.args[1]].span.begin, e.span.end};
+    Diagnostic& d = report("else-atom", "`else` takes one number, name or parenthesis: an access needs parentheses there", read);
+    d.fixes.push_back({"add parentheses", read, "(" + textOf(read) + ")"});
   } else if (base.kind != ExprKind::Error) {
     report("not-a-tensor", "only a tensor can be indexed", base.span);
   }

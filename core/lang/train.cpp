@@ -293,7 +293,14 @@ void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Ex
       parameters.push_back(TensorId(i));
   }
   if (parameters.empty()) {
-    report("nothing-to-train", "`" + settings.loss + "` depends on no parameter" + (all ? "" : " named in `wrt`"), s.nameSpan);
+    Diagnostic& d =
+        report("nothing-to-train", "`" + settings.loss + "` depends on no parameter" + (all ? "" : " named in `wrt`"), s.nameSpan);
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      const Tensor& t = m_out.program.tensors[i];
+      if (reached[i] && t.kind == TensorKind::Param && !isFloating(t.type))
+        d.notes.push_back(
+            {"`" + t.name + "` holds whole numbers, which are not trained: `: f32` makes it a parameter that is", {}});
+    }
     return;
   }
   for (const auto& [name, span] : wrt) {
