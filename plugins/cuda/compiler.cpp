@@ -8,6 +8,7 @@
 
 #include "core/schedule/generator.h"
 #include "core/schedule/lower.h"
+#include "plugins/cuda/driver.h"
 #include "plugins/cuda/emit.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
@@ -17,6 +18,8 @@ namespace nf::cuda {
 namespace {
 
 Error failure(const std::string& message) { return Error{"compile", message, "cuda", {}}; }
+
+std::string nominalFingerprint(const std::string& architecture) { return "nominal " + architecture; }
 
 std::size_t numberAt(std::string_view text) {
   std::size_t number = 0;
@@ -70,8 +73,8 @@ KernelText ptxText(std::string text, const KernelText& source) {
 
 class CudaCompiler final : public Compiler {
  public:
-  CudaCompiler(Target target, std::string architecture, const Nvrtc* nvrtc)
-      : m_target(std::move(target)), m_architecture(std::move(architecture)), m_nvrtc(nvrtc) {}
+  CudaCompiler(Target target, std::string architecture, const Nvrtc* nvrtc, std::string ptxas)
+      : m_target(std::move(target)), m_architecture(std::move(architecture)), m_nvrtc(nvrtc), m_ptxas(std::move(ptxas)) {}
 
   Result<KernelObject> compile(const CompileRequest& request) override {
     NF_TRY(const loop::Function function, lower(request.subgraph, request.schedule, m_target));
@@ -139,8 +142,8 @@ class CudaCompiler final : public Compiler {
     std::optional<loop::LoopText> loops;
     if (!request.texts.empty()) loops = loop::toText(function);
     NF_TRY(NvptxOutput output, generateNvptx(function, m_architecture, libdevice(), loops ? &*loops : nullptr));
-    if (const std::string ptxas = ptxasPath(); !ptxas.empty()) {
-      NF_TRY(object.code, assemble(ptxas, output.ptx, m_architecture));
+    if (!m_ptxas.empty()) {
+      NF_TRY(object.code, assemble(m_ptxas, output.ptx, m_architecture));
     } else {
       // The driver assembles it; it wants the zero at the end.
       object.code.resize(output.ptx.size() + 1);
@@ -156,7 +159,8 @@ class CudaCompiler final : public Compiler {
 
   Target m_target;
   std::string m_architecture;
-  const Nvrtc* m_nvrtc;  // null: it is not there, and LLVM generates all
+  const Nvrtc* m_nvrtc;  // null: it is not there, or makes code that the driver does not load, and LLVM generates all
+  std::string m_ptxas;   // empty: likewise, and the driver assembles
 };
 
 }  // namespace
@@ -165,13 +169,16 @@ Result<std::unique_ptr<Compiler>> makeCompiler(const Target& target) {
   if (target.backend != "cuda" || target.features.empty()) return failure("the target is no CUDA device");
   const std::string& architecture = target.features.front();
   NF_TRY([[maybe_unused]] const std::string known, nvptxTarget(architecture));
-  const auto nvrtc = Nvrtc::get();
+  // What is made for an architecture by its name is for another machine.
+  const bool elsewhere = target.fingerprint == nominalFingerprint(architecture);
+  const auto nvrtc = elsewhere ? Nvrtc::get() : Nvrtc::forDriver();
+  const std::string ptxas = elsewhere || driverLoads(ptxasMajor()) ? ptxasPath() : std::string();
   if (nvrtc) {
     const auto& served = (*nvrtc)->architectures();
     if (!served.empty() && std::find(served.begin(), served.end(), architecture) == served.end())
       return failure("NVRTC " + (*nvrtc)->version() + " generates no code for " + architecture + ".");
   }
-  return std::unique_ptr<Compiler>(std::make_unique<CudaCompiler>(target, architecture, nvrtc ? *nvrtc : nullptr));
+  return std::unique_ptr<Compiler>(std::make_unique<CudaCompiler>(target, architecture, nvrtc ? *nvrtc : nullptr, ptxas));
 }
 
 Result<Target> nominalTarget(const std::string& architecture) {
@@ -179,7 +186,7 @@ Result<Target> nominalTarget(const std::string& architecture) {
   if (number < 75) return failure("Architecture " + architecture + " is not one of sm_75 and later.");
   Target t;
   t.backend = "cuda";
-  t.fingerprint = "nominal " + architecture;
+  t.fingerprint = nominalFingerprint(architecture);
   t.features = {architecture};
   t.vectorBytes = 16;
   t.vectorRegisters = 255;

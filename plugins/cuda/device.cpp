@@ -547,7 +547,7 @@ Result<Target> targetOf(int number) {
   // Two transfers a cycle of the memory's clock.
   t.peakBandwidth = 2.0 * get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 1e3 * get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
   t.launchSeconds = kLaunchSeconds;
-  const auto nvrtc = Nvrtc::get();
+  const auto nvrtc = Nvrtc::forDriver();
   if (!nvrtc) t.features.emplace_back("no nvrtc");
   t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
                   " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +

@@ -15,9 +15,14 @@ constexpr const char* kLibraries[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/l
 
 Error refuse(const std::string& why) { return Error{"open device", why, "cuda", {}}; }
 
-Result<Unit> open(Driver& driver) {
+void* openLibrary() {
   void* library = nullptr;
   for (std::size_t k = 0; !library && k < std::size(kLibraries); ++k) library = dlopen(kLibraries[k], RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
+
+Result<Unit> open(Driver& driver) {
+  void* library = openLibrary();
   if (!library) return refuse("There is no NVIDIA driver on this machine: libcuda.so.1 can't be opened.");
   std::string missing;
 #define NF_FIND(slot, function, name)                                                                   \
@@ -57,6 +62,21 @@ Error Driver::failure(const char* stage, const std::string& what, CUresult code,
   std::string detail = name ? name : "error " + std::to_string(static_cast<int>(code));
   if (words) detail += std::string(": ") + words;
   return Error{stage, what, device, detail};
+}
+
+int servedByDriver() {
+  static const int served = [] {
+    void* library = openLibrary();
+    const auto ask = library ? reinterpret_cast<decltype(&::cuDriverGetVersion)>(dlsym(library, "cuDriverGetVersion")) : nullptr;
+    int version = 0;
+    return ask && ask(&version) == CUDA_SUCCESS ? version : 0;
+  }();
+  return served;
+}
+
+bool driverLoads(int toolkitMajor) {
+  const int served = servedByDriver();
+  return served == 0 || toolkitMajor <= served / 1000;
 }
 
 std::string versionText(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }

@@ -76,4 +76,9 @@ struct Driver {
 
 std::string versionText(int version);  // 13000: "13.0"
 
+// What the driver on this machine serves, 12040 for CUDA 12.4, without starting it; 0: there is none.
+int servedByDriver();
+// Machine code of a toolkit loads on drivers of its own major version and later; without a driver nothing is in the way.
+bool driverLoads(int toolkitMajor);
+
 }  // namespace nf::cuda

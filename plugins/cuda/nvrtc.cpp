@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
+#include "plugins/cuda/driver.h"
 #include "plugins/cuda/emit.h"
 #include "plugins/cuda/toolkit.h"
 
@@ -12,17 +13,27 @@ namespace {
 
 Error failure(const std::string& message, const std::string& detail = {}) { return Error{"compile", message, "cuda", detail}; }
 
+int majorOf(void* library) {
+  const auto ask = reinterpret_cast<decltype(&nvrtcVersion)>(dlsym(library, "nvrtcVersion"));
+  int major = 0, minor = 0;
+  return ask && ask(&major, &minor) == NVRTC_SUCCESS ? major : 0;
+}
+
 // Beside this program's own libraries, where the loader looks, and where toolkits are installed.
 void* openLibrary(std::string& tried) {
   std::vector<std::string> folders = toolkitFolders("lib64");
   folders.insert(folders.begin(), std::string());
+  void* later = nullptr;
   for (const std::string& folder : folders) {
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
-      if (void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (!library) continue;
+      if (driverLoads(majorOf(library))) return library;
+      if (!later) later = library;
     }
     if (!folder.empty()) tried += (tried.empty() ? "" : ", ") + folder;
   }
-  return nullptr;
+  return later;
 }
 
 }  // namespace
@@ -75,6 +86,7 @@ Result<Unit> Nvrtc::open(Nvrtc& into) {
   if (table.version(&major, &minor) != NVRTC_SUCCESS || major < 12)
     return failure("The NVRTC that is installed is version " + std::to_string(major) + "." + std::to_string(minor) +
                    ", 12 or later is needed.");
+  into.m_major = major;
   into.m_version = std::to_string(major) + "." + std::to_string(minor);
   if (table.countArchs(&count) == NVRTC_SUCCESS && count > 0) {
     std::vector<int> numbers(static_cast<std::size_t>(count));
@@ -90,6 +102,14 @@ Result<const Nvrtc*> Nvrtc::get() {
   static const Result<Unit> opened = open(self);
   if (!opened) return opened.error();
   return &self;
+}
+
+Result<const Nvrtc*> Nvrtc::forDriver() {
+  NF_TRY(const Nvrtc* nvrtc, get());
+  if (driverLoads(nvrtc->m_major)) return nvrtc;
+  return failure("NVRTC " + nvrtc->m_version + " makes code that the driver, which serves CUDA " + versionText(servedByDriver()) +
+                 ", does not load: NVRTC " + std::to_string(servedByDriver() / 1000) + " or a driver for CUDA " +
+                 std::to_string(nvrtc->m_major) + " is needed. LLVM makes the kernels that it can.");
 }
 
 Result<Nvrtc::Output> Nvrtc::compile(const std::string& source, const std::string& architecture, bool ptx) const {

@@ -41,7 +41,7 @@ class CudaBackend final : public Backend {
       if (!target && why.empty()) why = target.error().message;
     }
     if (!serves) return why;
-    const auto nvrtc = Nvrtc::get();
+    const auto nvrtc = Nvrtc::forDriver();
     return nvrtc || findLibdevice(toolkitFolders("nvvm/libdevice")) ? std::string() : nvrtc.error().message;
   }
 
@@ -71,11 +71,14 @@ class CudaBackend final : public Backend {
     const auto number = numberOf(device);
     if (number) about.description = describe(*number);
     if (const auto driver = Driver::get()) about.versions.emplace_back("NVIDIA driver, CUDA", versionText((*driver)->version));
-    if (const auto nvrtc = Nvrtc::get()) about.versions.emplace_back("NVRTC", (*nvrtc)->version());
+    const std::string unused = ", not used: the driver serves CUDA " + versionText(servedByDriver());
+    if (const auto nvrtc = Nvrtc::get())
+      about.versions.emplace_back("NVRTC", (*nvrtc)->version() + (driverLoads((*nvrtc)->major()) ? "" : unused));
     const auto libdevice = findLibdevice(toolkitFolders("nvvm/libdevice"));
     about.versions.emplace_back("LLVM NVPTX", llvmVersion() + ", " + (libdevice ? *libdevice : libdevice.error().message));
     const std::string ptxas = ptxasPath();
-    about.versions.emplace_back("ptxas", ptxas.empty() ? "none, the driver assembles" : ptxas);
+    about.versions.emplace_back("ptxas",
+                                ptxas.empty() ? "none, the driver assembles" : ptxas + (driverLoads(ptxasMajor()) ? "" : unused));
     about.versions.emplace_back("CUPTI", profilerVersion());
     about.versions.emplace_back("code generator", std::to_string(kCodeGeneratorVersion));
     return about;

@@ -85,6 +85,41 @@ std::string ptxasPath() {
   return found;
 }
 
+namespace {
+
+// Waits for it; what it writes goes to `log`.
+Result<int> run(const char* const* arguments, const std::string& log) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t child = 0;
+  const int code = ::posix_spawn(&child, arguments[0], &actions, nullptr, const_cast<char**>(arguments), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (code != 0) return failure("ptxas can't be started.", std::string(arguments[0]) + ": " + std::strerror(code));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+int ptxasMajor() {
+  static const int found = [] {
+    const std::string ptxas = ptxasPath();
+    const Scratch scratch;
+    if (ptxas.empty() || scratch.path().empty()) return 0;
+    const std::string log = scratch.path() / "log";
+    const char* arguments[] = {ptxas.c_str(), "--version", nullptr};
+    if (const auto code = run(arguments, log); !code || *code != 0) return 0;
+    const std::string words = read(log);
+    const std::size_t at = words.find("release ");
+    return at == std::string::npos ? 0 : std::atoi(words.c_str() + at + 8);
+  }();
+  return found;
+}
+
 Result<std::vector<std::byte>> assemble(const std::string& ptxas, const std::string& ptx, const std::string& architecture) {
   const Scratch scratch;
   if (scratch.path().empty()) return failure("There is no folder for ptxas to write in.", std::strerror(errno));
@@ -97,18 +132,8 @@ Result<std::vector<std::byte>> assemble(const std::string& ptxas, const std::str
   // No fused multiplications but those that the loops have.
   const char* arguments[] = {ptxas.c_str(), arch.c_str(),  "--fmad=false", "--generate-line-info",
                              "-o",          cubin.c_str(), source.c_str(), nullptr};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  pid_t child = 0;
-  const int code = ::posix_spawn(&child, ptxas.c_str(), &actions, nullptr, const_cast<char**>(arguments), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) return failure("ptxas can't be started.", ptxas + ": " + std::strerror(code));
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return failure("ptxas refuses the kernel.", read(log));
+  NF_TRY(const int code, run(arguments, log));
+  if (code != 0) return failure("ptxas refuses the kernel.", read(log));
   const std::string made = read(cubin);
   if (made.empty()) return failure("ptxas made no cubin.", read(log));
   std::vector<std::byte> bytes(made.size());

@@ -17,6 +17,8 @@ std::string findIn(const std::vector<std::string>& folders, const std::string& n
 
 // NVIDIA's assembler, a program: of the toolkit, or on the PATH. Empty: it is not installed, and the driver must assemble.
 std::string ptxasPath();
+// Its release, 13 of "release 13.0"; 0: it does not tell. Runs the program, once.
+int ptxasMajor();
 
 // A cubin. architecture: "sm_90"; it may be later than the PTX's. Runs the program and waits for it: workers call it. Its own words are
 // the error's detail.

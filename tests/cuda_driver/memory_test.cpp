@@ -3,15 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/host_tensor.h"
+#include "core/schedule/schedule.h"
+#include "plugins/cuda/compiler.h"
+#include "plugins/cuda/device.h"
+#include "plugins/cuda/driver.h"
+#include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/toolkit.h"
 #include "tests/cuda_driver/double/double.h"
 #include "tests/cuda_driver/machine.h"
 #include "tests/recurrence_cases.h"
+#include "tests/tune/fakes.h"
 
 namespace nf::test {
 namespace {
@@ -123,6 +131,35 @@ TEST(Reads, SmallOnesGoThroughPageLockedMemory) {
     EXPECT_EQ(driver_double::counts().unlocked, bytes > 4096 ? 1 : 0);
     device->release(*memory);
   }
+}
+
+// A driver of an earlier major version: exits with 0 where the kernel is PTX for it to assemble, and 3 and more where it is not.
+[[noreturn]] void compileForAnOlderDriver() {
+  ::setenv("NF_DOUBLE_SERVES", "12040", 1);
+  const auto target = cuda::targetOf(0);
+  if (!target || cuda::driverLoads(13) || !cuda::driverLoads(12)) std::_Exit(3);
+  const auto nvrtc = cuda::Nvrtc::get(), used = cuda::Nvrtc::forDriver();
+  const bool later = nvrtc && (*nvrtc)->major() > 12;
+  if (later) {
+    const auto& features = target->features;
+    if (used || used.error().message.find("does not load") == std::string::npos) std::_Exit(4);
+    if (std::find(features.begin(), features.end(), "no nvrtc") == features.end()) std::_Exit(5);
+  }
+  const Program program = fakes::elementwise(100);
+  auto compiler = cuda::makeCompiler(*target);
+  const auto space = scheduleSpace(program, *target);
+  if (!compiler || !space) std::_Exit(6);
+  const auto object = (*compiler)->compile({program, (*space)->first(), {}});
+  if (!object) std::_Exit(7);
+  const std::string code(reinterpret_cast<const char*>(object->code.data()), std::min<std::size_t>(object->code.size(), 4096));
+  if (cuda::ptxasMajor() > 12 && code.find(".version") == std::string::npos) std::_Exit(8);
+  if (later && object->generator != "llvm") std::_Exit(9);
+  std::_Exit(0);
+}
+
+TEST(OlderDriverDeathTest, IsGivenNoMachineCodeThatItDoesNotLoad) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(compileForAnOlderDriver(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -132,7 +132,8 @@ CUresult cuInit(unsigned) {
 }
 
 CUresult cuDriverGetVersion(int* version) {
-  *version = CUDA_VERSION;
+  const char* served = std::getenv("NF_DOUBLE_SERVES");
+  *version = served ? std::atoi(served) : CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 
