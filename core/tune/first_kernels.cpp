@@ -196,6 +196,7 @@ bool TuningService::Impl::makeFirstKernel(Subject& subject, std::stop_token stop
     report(subject, schedules[0], measured.status, {}, measured.reason, false);
     if (measured.status == TrialStatus::Ok) return enterFirst(subject, object, measured.gate, recorded);
     last = {kGateStage, measured.reason, target->backend, {}};
+    if (measured.lacksMemory) return firstFailed(subject, last, false);
     died = measured.status == TrialStatus::Crashed || measured.status == TrialStatus::Killed;
     recorded = false;
     schedules.erase(schedules.begin());

@@ -50,6 +50,7 @@ struct MeasureOutcome {
   bool cancelled = false;       // by `stop` or the end of the service: says nothing about the candidate
   bool outside = false;         // its workers were killed by others again and again: says nothing either
   bool lostDevice = false;      // the kernel left the worker's context of the device unusable; the next job gets another worker
+  bool lacksMemory = false;     // the worker, for the check: no other schedule and no other worker would do better
 };
 
 // One kernel of a branch. `tensors` numbers its inputs, then its outputs: what a kernel writes, later ones of the branch read.

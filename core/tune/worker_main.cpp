@@ -13,6 +13,7 @@
 #include <ctime>
 #include <list>
 #include <map>
+#include <new>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -187,6 +188,18 @@ class MeasureWorker {
   }
 
   Frame answer(const json& request, std::vector<std::byte> body) {
+    try {
+      return answered(request, std::move(body));
+    } catch (const std::bad_alloc&) {
+      m_gates.clear();
+      return {outcomeToJson(lacking(": a limit (`ulimit -v`) or the machine's own is reached")).dump(), {}};
+    }
+  }
+  // No call on the device can succeed any more: another process must go on.
+  bool ends() const { return m_device && m_device->lost(); }
+
+ private:
+  Frame answered(const json& request, std::vector<std::byte> body) {
     Result<MeasureOutcome> outcome =
         request.value("op", "") == "compare" ? compare(request, body) : measure(request, std::move(body));
     const std::optional<Error> lost = m_device ? m_device->lost() : std::nullopt;
@@ -198,14 +211,20 @@ class MeasureWorker {
       failed.reason = error.message;
       if (!error.detail.empty()) failed.reason += ": " + error.detail;
       failed.lostDevice = lost.has_value();
+      if (!lost && error.stage == "allocate") failed = lacking(" (" + failed.reason + ")");
       return {outcomeToJson(failed).dump(), {}};
     }
     return {outcomeToJson(*outcome).dump(), {}};
   }
-  // No call on the device can succeed any more: another process must go on.
-  bool ends() const { return m_device && m_device->lost(); }
 
- private:
+  static MeasureOutcome lacking(const std::string& why) {
+    MeasureOutcome failed;
+    failed.status = TrialStatus::Crashed;
+    failed.lacksMemory = true;
+    failed.reason = "there is not enough memory to check it, beside what the step takes" + why;
+    return failed;
+  }
+
   // Gates are kept from trial to trial, the latest used first.
   struct Kept {
     Hash hash;

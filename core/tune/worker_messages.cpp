@@ -202,6 +202,7 @@ json outcomeToJson(const MeasureOutcome& o) {
           {"incumbent", timingToJson(o.incumbent)},
           {"pairs", std::move(pairs)},
           {"lostDevice", o.lostDevice},
+          {"lacksMemory", o.lacksMemory},
           {"deviceSeconds", real(o.deviceSeconds)}};
 }
 
@@ -224,6 +225,7 @@ Result<MeasureOutcome> outcomeFromJson(const json& j) {
       if (p.at(0).is_number() && p.at(1).is_number()) o.pairs.push_back({p.at(0).get<double>(), p.at(1).get<double>()});
     o.deviceSeconds = realFrom(j, "deviceSeconds");
     j.at("lostDevice").get_to(o.lostDevice);
+    j.at("lacksMemory").get_to(o.lacksMemory);
     return o;
   } catch (const json::exception& e) { return malformed(e.what()); }
 }

@@ -50,6 +50,7 @@ class FakeEvaluator final : public Evaluator {
   std::function<bool(const MeasureJob&)> measureKilled = [](const MeasureJob&) { return false; };
   std::function<void(std::stop_token)> beforeMeasure = [](std::stop_token) {};
   double deviceSeconds = 0.01;
+  bool lacksMemory = false;  // every check
 
   CompileOutcome compile(CompileJob job, std::stop_token stop) override {
     ++compiled;
@@ -87,6 +88,11 @@ class FakeEvaluator final : public Evaluator {
     outcome.deviceSeconds = deviceSeconds;
     m_clock.advance(std::chrono::nanoseconds(static_cast<std::int64_t>(deviceSeconds * 1e9)));
     outcome.status = gates(job.candidate->schedule, job.gate);
+    if (lacksMemory) {
+      outcome.status = TrialStatus::Crashed;
+      outcome.lacksMemory = true;
+      outcome.reason = "no memory";
+    }
     outcome.gate.passed = outcome.status == TrialStatus::Ok;
     if (!outcome.gate.passed || !job.time) return outcome;
     const auto microseconds = [](const KernelObject& k) {
@@ -285,6 +291,24 @@ TEST_F(TuningServiceTest, SomethingStandsInForAllThatIsMissing) {
   EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(1)));
   for (const Hash& hash : wanted) EXPECT_FALSE(m_cache.find(hash)->standIn);
   EXPECT_TRUE(s->trouble().empty());
+}
+
+// Neither another schedule nor the interpreter needs less.
+TEST_F(TuningServiceTest, WhereTheCheckLacksMemoryThereIsNoKernel) {
+  m_evaluator.lacksMemory = true;
+  bool stoodIn = false;
+  m_options.standIn = [&](const Program&) -> Result<KernelObject> {
+    stoodIn = true;
+    return KernelObject{};
+  };
+  const auto s = service();
+  s->add({task(8)});
+  waitFirst({task(8).hash});
+  const auto failure = m_cache.failure(task(8).hash);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->message, "no memory");
+  EXPECT_EQ(m_evaluator.measured, 1);
+  EXPECT_FALSE(stoodIn);
 }
 
 // What one worker has compiled is kept while the one that is to check it is killed.

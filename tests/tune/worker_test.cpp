@@ -370,6 +370,15 @@ TEST_F(MeasureServiceTest, AWrongKernelIsNeverTimed) {
   EXPECT_EQ(measure(jobOf(kernel({{"run", "overrun"}}))).reason, "it wrote behind the end of Z");
 }
 
+TEST_F(MeasureServiceTest, AWorkerWithoutMemorySaysSoAndGoesOn) {
+  const auto outcome = measure(jobOf(kernel({{"run", "memory"}})));
+  EXPECT_EQ(outcome.status, TrialStatus::Crashed);
+  EXPECT_TRUE(outcome.lacksMemory);
+  EXPECT_EQ(outcome.reason.find("there is not enough memory to check it"), 0u) << outcome.reason;
+  EXPECT_FALSE(measure(jobOf(kernel({{"run", "ok"}}))).lacksMemory);
+  EXPECT_EQ(m_measure.statistics().workersDied, 0);
+}
+
 TEST_F(MeasureServiceTest, SlowCandidatesAreDroppedEarlyAndFasterOnesTakeSevenPairs) {
   const auto incumbent = kernel({{"spin_us", 1000}});
   const auto slow = measure(jobOf(kernel({{"spin_us", 9000}}), incumbent));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <new>
 
 #include <nlohmann/json.hpp>
 
@@ -64,6 +65,7 @@ class FakeKernel final : public Kernel {
     const std::string how = m_knobs.value("run", "ok");
     if (how == "crash") std::abort();
     if (how == "hang") hang();
+    if (how == "memory") throw std::bad_alloc();
     if (how == "fail") return Error{"launch", "the driver refuses", "fake", {}};
     const std::int64_t until = threadNanoseconds() + 1000 * m_knobs.value("spin_us", 0);
     const std::vector<OperatorId> writer = producers(m_program);
