@@ -25,6 +25,10 @@ constexpr std::int64_t kFullWork = 4'000'000;  // per pattern and subgraph, once
 constexpr std::int64_t owedWork(bool full) { return full ? 4'000'000 : 1'000'000; }
 constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is interpreted
 constexpr std::int64_t kFullFlops = 2'000'000;
+// What moves data has no FLOP to speak of: so many points of its operators are all interpreted, 0.1 us each. Beyond them it is sampled,
+// in more points than arithmetic is: one of them costs next to nothing.
+constexpr std::int64_t kQuickMoved = 250'000, kFullMoved = 2'000'000;
+constexpr std::size_t kQuickMovedPoints = 4096, kFullMovedPoints = 65536;
 constexpr std::int64_t kStepFlops = 20'000'000;      // of the first steps of a loop, but two at least
 constexpr std::int64_t kRefusalFlops = 100'000'000;  // interpreted once where no legal inputs are known
 constexpr std::size_t kPoints = 256;
@@ -244,8 +248,8 @@ struct Gate::Impl {
   std::vector<double> largestBound;  // of each output, those seen so far
   std::optional<ReferenceProgram> reference;
   std::map<Pattern, Expectation> expectations;
-  std::optional<Pattern> current;  // whose values the device's inputs hold
-  std::int64_t flops = 0, totalBytes = 0;
+  std::optional<Pattern> current;                     // whose values the device's inputs hold
+  std::int64_t flops = 0, moved = 0, totalBytes = 0;  // moved: points of all operators
   bool exact = false, exactRounded = false;
   bool rounded = false;  // the kernel at hand rounds operands to tf32
   double tolerance = 1e-5;
@@ -272,6 +276,9 @@ struct Gate::Impl {
     for (std::size_t i = 0; i < program->operators.size(); ++i) {
       const Operator& op = program->operators[i];
       flops += std::max<std::int64_t>(flopsOf(*program, OperatorId(i)), 1);
+      std::int64_t points = 1;
+      for (const Axis& axis : op.axes) points = checkedMul(points, axis.extent).value_or(INT64_MAX / 4096);
+      moved += points;
       double reduced = 1;
       for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) reduced *= static_cast<double>(op.axes[k].extent);
       longest = std::max(longest, reduced);
@@ -463,12 +470,16 @@ struct Gate::Impl {
     return Unit{};
   }
 
+  // Arithmetic alone would let all of it be interpreted.
+  bool isCheap(bool full) const { return flops <= (full ? kFullFlops : kQuickFlops); }
+
   void sample(Expectation& expectation, bool full) {
     expectation.points.clear();
     for (std::size_t i = 0; i < inputs.size(); ++i) evaluator->bind(inputs[i], {tensor(i).type, host[i].data()});
     evaluator->setRandom(kSeed, kStep);
     std::vector<std::vector<std::int64_t>> positions;
-    const std::size_t each = std::max<std::size_t>(kPoints / std::max<std::size_t>(outputs.size(), 1), 16);
+    const std::size_t all = !isCheap(full) ? kPoints : full ? kFullMovedPoints : kQuickMovedPoints;
+    const std::size_t each = std::max<std::size_t>(all / std::max<std::size_t>(outputs.size(), 1), 16);
     for (const TensorId output : outputs) positions.push_back(samplePositions((*program)[output].shape, each, hash.high));
     std::int64_t work = full ? kFullWork : kQuickWork, owed = owedWork(full);
     expectation.beyond.clear();
@@ -497,7 +508,7 @@ struct Gate::Impl {
     if (e.known() && (e.full || !full)) return Unit{};
     if (loop && !loop->stacked.empty() && flops > kStepFlops && loop->trips > 2) {
       NF_TRY([[maybe_unused]] const Unit done, interpretSteps(e));
-    } else if (!evaluator || flops <= (full ? kFullFlops : kQuickFlops)) {
+    } else if (!evaluator || (isCheap(full) && moved <= (full ? kFullMoved : kQuickMoved))) {
       NF_TRY([[maybe_unused]] const Unit done, interpretAll(e));
     } else {
       sample(e, full);

@@ -216,6 +216,15 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
   EXPECT_EQ(json["column"], 7);
 }
 
+// The check of a kernel makes no more of a tensor on the way than the kernel does.
+TEST_F(CommandLine, RowsOfAPlaneThatNoMemoryHoldsAreShown) {
+  file("plane.nf", "Y[i: 100000, j: 100000] = f32(i + j)\na, b = Y[5, _], Y[_, 7]\nshow a, b\n");
+  const Outcome o = run("run plane.nf --device cpu");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_EQ(o.err, "");
+  EXPECT_THAT(o.out, testing::AllOf(HasSubstr("a  f32 [100000]"), HasSubstr("b  f32 [100000]"), HasSubstr("min 7, max 1e+05")));
+}
+
 TEST_F(CommandLine, AnAccessThatAConditionLeavesOutIsNamedWhereItsDerivativeIsZero) {
   file("out.nf",
        "input A[4] = 1\ninput B[4] = 1\nY[i: 4] = select(i % 1 != 0, A[i], B[i])\nL = sum[i] Y[i]\nshow d(L)/d(A), d(L)/d(B)\n");

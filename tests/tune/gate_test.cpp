@@ -276,6 +276,21 @@ TEST_P(GateTest, ASumBeyondTheWorkForPointsIsHeldAgainstWhatIsStoredOrASample) {
   }
 }
 
+// What has no arithmetic is not compared in full however large it is.
+TEST_P(GateTest, OfMuchDataThatIsMovedPointsAreCompared) {
+  test::Build b;
+  constexpr std::int64_t kRows = 1500, kColumns = 1400;
+  const TensorId x = b.tensor("X", {kColumns, kRows}, TensorKind::Input);
+  b.output(b.op("Y", {{"i", kRows}, {"j", kColumns}}, 2, Reducer::None, b.load(x, {test::var(1), test::var(0)})));
+  auto gate = Gate::prepare(*m_device, std::make_shared<const Program>(b.p), structuralHash(b.p));
+  ASSERT_TRUE(gate.ok());
+  for (const char* how : {"wrong", "last", "partial"}) EXPECT_FALSE(check(**gate, b.p, {{"run", how}}).passed) << how;
+  const GateReport right = check(**gate, b.p, {{"run", "ok"}});
+  EXPECT_TRUE(right.passed) << right.failure;
+  EXPECT_GE(right.comparedOutputs, GetParam() == GateLevel::Quick ? 2 * 4000 : 2 * 50'000);
+  EXPECT_LE(right.comparedOutputs, kRows * kColumns / 10);
+}
+
 // Y[n, d] = E[index(n), d] of E[extent, 3]; the index is computed from the input of this type, or from an operator of the group.
 Program gather(std::int64_t extent, DType type, bool ofOperator, const std::function<ExprId(test::Build&, ExprId)>& index) {
   test::Build b;
