@@ -22,6 +22,13 @@ void Elaborator::assignment(const Ast& ast, const Stmt& s) {
     if (s.targets[0].hasIndices) return define(ast, s, s.targets[0], s.values[0]);
     return defineWhole(ast, s, s.targets[0], s.values[0]);
   }
+  for (auto t = s.targets.begin(); t != s.targets.end(); ++t) {
+    const auto twice = std::find_if(s.targets.begin(), t, [&](const Target& other) { return other.name == t->name; });
+    if (twice == t) continue;
+    report("redefinition", "this statement names `" + std::string(t->name) + "` twice", t->nameSpan)
+        .notes.push_back({"it was named here", twice->nameSpan});
+    return;
+  }
   for (const Target& t : s.targets)
     if (t.hasIndices) {
       report("several-targets", "several tensors at once are named without indices: `h, c = lstm(...)`", t.span);

@@ -633,16 +633,18 @@ void Elaborator::addFunctions(const Ast& ast, bool standard) {
         report("reserved-name", "`" + name + "` is a function of the language", s.nameSpan);
         continue;
       }
-      std::vector<std::pair<std::string_view, Span>> names;
+      std::vector<std::pair<std::string_view, Span>> names, results;
       for (const Parameter& p : s.parameters) names.emplace_back(p.name, p.span);
       for (const Binder& b : s.binders) names.emplace_back(b.name, b.span);
-      for (std::size_t i = 0; i < names.size(); ++i) {
-        const auto twice = std::find_if(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i),
-                                        [&](const auto& n) { return n.first == names[i].first; });
-        if (twice - names.begin() == static_cast<std::ptrdiff_t>(i) || names[i].first.empty()) continue;
-        report("redefinition", "`" + name + "` names `" + std::string(names[i].first) + "` twice", names[i].second)
-            .notes.push_back({"it was named here", twice->second});
-      }
+      for (const Binder& b : s.results) results.emplace_back(b.name, b.span);
+      for (const auto* const of : {&names, &results})
+        for (auto n = of->begin(); n != of->end(); ++n) {
+          const auto twice = std::find_if(of->begin(), n, [&](const auto& other) { return other.first == n->first; });
+          if (twice == n || n->first.empty()) continue;
+          report("redefinition", "`" + name + (of == &names ? "` names `" : "` gives `") + std::string(n->first) + "` twice",
+                 n->second)
+              .notes.push_back({"it was named here", twice->second});
+        }
       Function f;
       f.ast = &ast;
       f.def = &s;

@@ -160,6 +160,11 @@ class Parser : ExpressionParser {
         if (Diagnostic* d = fail("expected", "a statement can't start with `//`", span(t)))
           d->notes.push_back({"a comment starts with `#`", {}});
         return;
+      case TokenKind::Hole: {
+        const TokenKind second = tokAt(m_at + 1).kind;
+        if (second == TokenKind::Comma || second == TokenKind::Assign) return parseNameStatement(s);
+        [[fallthrough]];
+      }
       default: fail("expected", "expected a statement, found " + found(), span(t));
     }
   }
@@ -736,6 +741,21 @@ class Parser : ExpressionParser {
     return !m_failed;
   }
 
+  // `_` among the names of a statement.
+  void unnamedResult(Stmt& s) {
+    if (Diagnostic* d = fail("expected", "every result needs a name: `_` is none", span(tok())))
+      d->notes.push_back({"what nothing reads is not computed", {}});
+    s.targets.pop_back();
+    // The names behind it are no mistakes of their own further down.
+    for (std::size_t i = m_at + 1; tokAt(i).kind == TokenKind::Comma; i += 2) {
+      const Token& next = tokAt(i + 1);
+      if (next.kind != TokenKind::Name) continue;
+      s.targets.emplace_back();
+      s.targets.back().name = text(next);
+      s.targets.back().nameSpan = span(next);
+    }
+  }
+
   // Two words where a statement begins: the first one was meant to be a keyword.
   void unknownStatement(Stmt& s) {
     const Target first = s.targets[0];
@@ -791,6 +811,7 @@ class Parser : ExpressionParser {
     do {
       continueLine();
       s.targets.emplace_back();
+      if (at(TokenKind::Hole)) return unnamedResult(s);
       if (!parseTarget(s.targets.back())) return;
     } while (accept(TokenKind::Comma));
     if (accept(TokenKind::Assign)) s.assign = AssignOp::Define;
