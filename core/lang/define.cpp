@@ -39,6 +39,10 @@ void Elaborator::assignment(const Ast& ast, const Stmt& s) {
       report("type-mismatch", "a type belongs to the definition of one tensor", t.span);
       return;
     }
+  if (!s.binders.empty()) {
+    report("several-targets", "several tensors at once are named without `where`", s.binders.front().span);
+    return;
+  }
   if (s.values.size() == 1) {
     const Expr& e = ast[s.values[0]];
     if (e.kind != ExprKind::Call || !functionNamed(e.text)) {
