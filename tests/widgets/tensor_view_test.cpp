@@ -27,7 +27,7 @@ TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
     QCoreApplication::processEvents();
   };
   auto* table = view.findChild<QTableView*>();
-  view.setMode(1);
+  view.setMode(TensorView::kTable);
   for (const std::int64_t rows : {2, 12}) {
     show(rows);
     const auto last = table->visualRect(view.model()->index(static_cast<int>(rows) - 1, 0));
