@@ -21,10 +21,12 @@
 #include "widgets/cell_view.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/derivation_view.h"
+#include "widgets/elided_combo.h"
 #include "widgets/formula_view.h"
 #include "widgets/names.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
+#include "widgets/wrap_layout.h"
 
 namespace nf {
 
@@ -82,24 +84,25 @@ void CellView::ensureResult() {
   layout->setContentsMargins(12, 4, 0, 8);
   layout->setSpacing(4);
   auto* top = new QHBoxLayout;
+  auto* choices = new WrapLayout(6);
   m_tabs = new TabRow(m_theme, {tr("Formula"), tr("Source"), tr("Derivation"), tr("Values")});
-  top->addWidget(m_tabs);
-  m_which = new QComboBox;
+  choices->addWidget(m_tabs);
+  m_which = new ElidedCombo;
   m_which->setAccessibleName(tr("Tensor"));
   leaveWheelToPage(m_which);
   // A long name is elided: it must not make every cell as wide.
   m_which->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   m_which->setMinimumWidth(72);
-  top->addWidget(m_which);
-  top->addStretch(1);
+  choices->addWidget(m_which);
+  top->addLayout(choices, 1);
   auto* copyLatex = new IconButton(m_theme, QStringLiteral("copy"), tr("LaTeX"));
   auto* copySource = new IconButton(m_theme, QStringLiteral("copy"), tr("Source"));
   copyLatex->setToolTip(tr("Copy as LaTeX"));
   copySource->setToolTip(tr("Copy as source"));
   copyLatex->setObjectName(QStringLiteral("copyLatex"));
   copySource->setObjectName(QStringLiteral("copySource"));
-  top->addWidget(copyLatex);
-  top->addWidget(copySource);
+  top->addWidget(copyLatex, 0, Qt::AlignTop);
+  top->addWidget(copySource, 0, Qt::AlignTop);
   layout->addLayout(top);
   m_pages = new QStackedWidget;
   m_formula = new FormulaView(m_theme, m_selection);

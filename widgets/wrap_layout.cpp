@@ -22,6 +22,7 @@ QLayoutItem* WrapLayout::takeAt(int index) {
 QSize WrapLayout::sizeHint() const {
   QSize size(0, 0);
   for (const QLayoutItem* item : m_items) {
+    if (item->isEmpty()) continue;
     const QSize one = item->sizeHint();
     size = {size.width() + (size.width() > 0 ? spacing() : 0) + one.width(), std::max(size.height(), one.height())};
   }
@@ -45,14 +46,16 @@ int WrapLayout::arrange(const QRect& rect, bool apply) const {
     std::size_t end = first;
     int used = 0, height = 0;
     for (; end < m_items.size(); ++end) {
+      if (m_items[end]->isEmpty()) continue;
       const QSize size = m_items[end]->sizeHint();
       const int width = std::min(size.width(), rect.width());
-      if (end > first && used + spacing() + width > rect.width()) break;
-      used += (end > first ? spacing() : 0) + width;
+      if (used > 0 && used + spacing() + width > rect.width()) break;
+      used += (used > 0 ? spacing() : 0) + width;
       height = std::max(height, size.height());
     }
     int left = rect.left();
     for (; first < end; ++first) {
+      if (m_items[first]->isEmpty()) continue;
       const QSize size = m_items[first]->sizeHint().boundedTo({rect.width(), height});
       if (apply) m_items[first]->setGeometry({left, top + (height - size.height()) / 2, size.width(), size.height()});
       left += size.width() + spacing();

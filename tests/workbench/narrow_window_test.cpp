@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A window of 1024 x 700: nothing is cut at its edges.
+#include <QAbstractButton>
+#include <QComboBox>
+
+#include "tests/workbench/selected.h"
+#include "widgets/basic.h"
+#include "widgets/elided_combo.h"
+#include "widgets/tensor_view.h"
+
+namespace nf {
+namespace {
+
+struct NarrowWindow : Selected {
+  void openNarrow(const std::string& text) {
+    openWith(text);
+    window->resize(1024, 700);
+  }
+  // What stands out of the notebook's page at the right.
+  QStringList cut() {
+    const QWidget* page = window->notebook()->viewport();
+    QStringList out;
+    for (const QWidget* w : page->findChildren<QWidget*>()) {
+      const bool small = qobject_cast<const QAbstractButton*>(w) || qobject_cast<const QComboBox*>(w) ||
+                         qobject_cast<const TabRow*>(w) || qobject_cast<const QLabel*>(w);
+      const int right = w->mapTo(page, QPoint(w->width(), 0)).x();
+      if (small && w->isVisible() && right > page->width())
+        out << QStringLiteral("%1 %2: %3 of %4")
+                   .arg(QString::fromLatin1(w->metaObject()->className()), w->accessibleName())
+                   .arg(right)
+                   .arg(page->width());
+    }
+    return out;
+  }
+};
+
+TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
+  const std::string name = "encoder_attention_query_projected";
+  openNarrow("# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 1)\n" + name +
+             "[i, j] = sum[k] X[i, k] * W[k, j]\nloss L = mean[i, j] " + name + "[i, j]^2\nshow " + name + ", d(L)/d(W)\n");
+  run(0);
+  ASSERT_TRUE(wait([&] { return cell(0)->status() != protocol::CellStatus::Running; }));
+  cell(0)->showResult(3);
+  ASSERT_TRUE(wait([&] { return cell(0)->tensorView() && cell(0)->tensorView()->model()->rowCount() == 8; }));
+  const auto* choice = dynamic_cast<ElidedCombo*>(cell(0)->findChild<QComboBox*>());
+  ASSERT_TRUE(choice && wait([&] { return choice->isVisible(); }));
+  EXPECT_TRUE(wait([&] { return cut().isEmpty(); })) << cut().join('\n').toStdString();
+  EXPECT_LE(window->minimumSizeHint().width(), 1024);
+  EXPECT_TRUE(choice->shown().startsWith("encoder") && choice->shown().endsWith("projected")) << choice->shown().toStdString();
+  EXPECT_NE(choice->shown().toStdString(), name);
+  // Where there is room for both the choice stands beside the tabs.
+  const auto* tabs = cell(0)->findChild<TabRow*>();
+  EXPECT_GT(choice->y(), tabs->geometry().bottom());
+  window->resize(1600, 1000);
+  EXPECT_TRUE(wait([&] { return choice->x() > tabs->geometry().right(); }));
+  EXPECT_LT(choice->y(), tabs->geometry().bottom());
+}
+
+}  // namespace
+}  // namespace nf
