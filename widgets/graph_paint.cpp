@@ -466,7 +466,7 @@ std::vector<std::vector<GraphView::LegendEntry>> GraphView::legend() const {
   double x = kLegendLeft;
   for (LegendEntry& e : entries) {
     e.width = kLegendLine + kLegendBeside + metrics.horizontalAdvance(e.word);
-    if (x + e.width > width() && !rows.back().empty()) rows.emplace_back(), x = kLegendLeft;
+    if (x + e.width + kLegendLeft > width() && !rows.back().empty()) rows.emplace_back(), x = kLegendLeft;
     x += e.width + kLegendApart;
     rows.back().push_back(std::move(e));
   }

@@ -24,6 +24,7 @@
 namespace nf {
 namespace {
 
+constexpr int kLeastBar = 88;                    // px: a column of less has its number alone
 constexpr int kSoonMs = 1000, kLaterMs = 20000;  // between two looks at the age, in the first minute and behind it
 
 // A bar and the number beside it; orange where this is what limits.
@@ -44,9 +45,12 @@ class BarDelegate : public QStyledItemDelegate {
       const bool left = index.column() == ProfileModel::kKernel;
       const QRect inner = r.adjusted(left ? 14 : 6, 0, -8, 0);
       p->drawText(inner, Qt::AlignVCenter | (left ? Qt::AlignLeft : Qt::AlignRight),
-                  p->fontMetrics().elidedText(text, Qt::ElideRight, inner.width()));
+                  p->fontMetrics().elidedText(text, left ? Qt::ElideMiddle : Qt::ElideRight, inner.width()));
       return;
     }
+    if (r.width() < kLeastBar)
+      return p->drawText(r.adjusted(8, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft,
+                         p->fontMetrics().elidedText(text, Qt::ElideRight, r.width() - 8));
     const int words = 62, room = std::max(12, r.width() - words - 14);
     const QRect groove(r.left() + 8, r.center().y() - 2, room, 5);
     p->fillRect(groove, c.separator);
@@ -213,7 +217,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   m_table->horizontalHeader()->setMinimumSectionSize(40);
   m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::Fixed);
   m_table->horizontalHeader()->setSectionResizeMode(ProfileModel::kKernel, QHeaderView::Stretch);
-  const int widths[] = {0, 74, 46, 112, 126, 126};
+  const int widths[] = {0, 74, 54, 112, 126, 126};
   for (int i = 1; i < ProfileModel::kColumns; ++i) m_table->setColumnWidth(i, widths[i]);
   m_table->setMinimumHeight(78);
   m_stack->addWidget(m_table);
@@ -319,11 +323,12 @@ void ProfileView::refreshSelected() { m_timeline->update(); }
 // Names first: bars give way to them.
 void ProfileView::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
-  const bool narrow = width() < 600;
+  const bool narrow = width() < 600, least = width() < 460;
   m_table->setColumnHidden(ProfileModel::kCalls, narrow);
+  m_table->setColumnWidth(ProfileModel::kTime, least ? 68 : 74);
   for (const auto& [column, wide] :
        {std::pair{ProfileModel::kShare, 112}, {ProfileModel::kBandwidth, 126}, {ProfileModel::kArithmetic, 126}})
-    m_table->setColumnWidth(column, narrow ? 92 : wide);
+    m_table->setColumnWidth(column, least ? m_table->horizontalHeader()->sectionSizeHint(column) : narrow ? 92 : wide);
 }
 
 void ProfileView::clear() {

@@ -67,6 +67,21 @@ TEST_F(Widgets, NamesFitTheirPillsAtTheZoomThatAGraphOpensWith) {
       EXPECT_FALSE(layout.nodes[i].rect.intersects(layout.nodes[k].rect)) << g.nodes[i].id << " " << g.nodes[k].id;
 }
 
+// Its entries go on in another row before they touch the edge.
+TEST_F(Widgets, TheLegendOfANarrowGraphEndsBeforeTheEdge) {
+  constexpr int kRows = 44, kFree = 6;  // px: of the foot of two rows, free at the right
+  GraphView view(&theme, &selection);
+  view.setGraph(capsule::graph(1, "fused"));
+  view.show();
+  for (int width = 440; width < 720; ++width) {
+    view.resize(width, 400);
+    const QImage foot = view.grab().toImage().copy(width - kFree, 400 - kRows, kFree - 1, kRows - 1);
+    QImage empty(foot.size(), foot.format());
+    empty.fill(theme.colors().page);
+    ASSERT_EQ(foot, empty) << width;
+  }
+}
+
 GraphPage randomGraph(std::uint64_t seed, int nodes) {
   std::mt19937_64 rng(seed);
   GraphPage g;

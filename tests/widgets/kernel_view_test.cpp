@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <QComboBox>
+#include <QHeaderView>
 #include <QLabel>
 #include <QPlainTextEdit>
 #include <QScrollBar>
@@ -281,6 +282,23 @@ TEST_F(Tuning, TheProfileIsATableWithASentence) {
   ASSERT_EQ(view.profile()->save(folder.filePath("p.csv")), "");
   EXPECT_NE(view.profile()->save("/nowhere/p.csv"), "");
   EXPECT_EQ(read(folder.filePath("p.csv")).count('\n'), 4);
+}
+
+// In a window of 1024 px the profile has about 320: every head stands whole, and none is out of sight.
+TEST_F(Tuning, TheHeadsOfANarrowProfileStandWhole) {
+  ProfileView view(&theme);
+  view.show();
+  for (const int width : {320, 400, 470, 620, 900}) {
+    view.resize(width, 240);
+    view.setProfile(capsule::profile(1, true));
+    QCoreApplication::processEvents();
+    const QHeaderView* head = view.table()->horizontalHeader();
+    EXPECT_LE(head->length(), view.table()->viewport()->width()) << width;
+    for (int column = 0; column < ProfileModel::kColumns; ++column) {
+      if (head->isSectionHidden(column)) continue;
+      EXPECT_GE(head->sectionSize(column), head->sectionSizeHint(column)) << width << " " << column;
+    }
+  }
 }
 
 // Of an expression that is long, or broken by a narrow panel, whole lines are shown.
