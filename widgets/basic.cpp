@@ -470,8 +470,12 @@ QString breakable(const QString& text) {
 }  // namespace
 
 QString codeText(const QString& text) {
-  const QStringList parts =
-      breakable(text).toHtmlEscaped().replace(QLatin1Char('\n'), QStringLiteral("<br>")).split(QLatin1Char('`'));
+  // Rich text takes the narrow space of grouped() for one to break a line at.
+  const QStringList parts = breakable(text)
+                                .toHtmlEscaped()
+                                .replace(QLatin1Char('\n'), QStringLiteral("<br>"))
+                                .replace(QChar(0x202f), QChar(0xa0))
+                                .split(QLatin1Char('`'));
   QString out = parts.front();
   // A backtick without its other one stays.
   for (qsizetype i = 1; i < parts.size(); ++i)

@@ -139,10 +139,12 @@ void CellView::ensureResult() {
   layout->addWidget(m_definitions);
   connect(m_definitionsFold, &QToolButton::toggled, this, &CellView::fitResult);
   m_waiting = label({}, "muted");
+  m_waiting->setTextFormat(Qt::RichText);
   m_waiting->setWordWrap(true);
   m_waiting->hide();
   layout->addWidget(m_waiting);
   m_partly = label({}, "muted");
+  m_partly->setTextFormat(Qt::RichText);
   m_partly->setWordWrap(true);
   m_partly->hide();
   layout->addWidget(m_partly);
@@ -264,7 +266,7 @@ void CellView::refreshZeros() {
   }
   parts.removeDuplicates();
   if (m_partly) {
-    m_partly->setText(parts.join(QLatin1Char('\n')));
+    m_partly->setText(codeText(parts.join(QLatin1Char('\n'))));
     m_partly->setVisible(!parts.isEmpty());
   }
   m_zeros->setText(lines.join(QLatin1Char('\n')));
@@ -308,7 +310,7 @@ void CellView::refreshResult() {
   m_definitionsFold->setText(tr("Derived before it: %1").arg(counted(count, tr("statement"), tr("statements"))));
   m_derivation->setTerms(terms, true);
   m_nothingDerived->setVisible(terms.empty());
-  m_waiting->setText(waiting.join(QLatin1Char('\n')));
+  m_waiting->setText(codeText(waiting.join(QLatin1Char('\n'))));
   // Values have words of their own for why there are none.
   m_waiting->setVisible(!waiting.isEmpty() && m_pages->currentIndex() != 3);
   fitResult();

@@ -16,6 +16,7 @@
 #include "widgets/basic.h"
 #include "widgets/names.h"
 #include "widgets/wrap_layout.h"
+#include "widgets/wrapped_label.h"
 
 namespace nf {
 
@@ -170,8 +171,8 @@ class TensorView::Histogram : public QWidget {
 
 TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_choices(new WrapLayout(4)), m_number(label({})), m_facts(label({}, "muted")),
-      m_none(label({}, "muted")), m_stack(new QStackedWidget), m_histogram(new Histogram(theme)), m_table(new QTableView),
-      m_model(new TensorModel(this)) {
+      m_none(new WrappedLabel({}, "muted")), m_stack(new QStackedWidget), m_histogram(new Histogram(theme)),
+      m_table(new QTableView), m_model(new TensorModel(this)) {
   m_image = new Image(theme, m_model);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
@@ -220,8 +221,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   m_facts->setFont(theme->ui(12));
   m_facts->setObjectName(QStringLiteral("facts"));
   m_facts->setWordWrap(true);
-  m_none->setText(tr("No values yet: run the cell to compute them."));
-  m_none->setWordWrap(true);
+  m_none->setWords(tr("No values yet: run the cell to compute them."));
   m_stack->hide();
   connect(theme, &Theme::changed, this, [this] { m_model->setPage(m_theme->colors().page); });
 }
@@ -246,7 +246,7 @@ void TensorView::fit() {
 
 QString TensorView::number() const { return m_number->isHidden() ? QString() : m_number->text(); }
 QString TensorView::facts() const { return m_facts->text().replace(QChar(0xa0), QLatin1Char(' ')); }
-QString TensorView::note() const { return m_none->isHidden() ? QString() : m_none->text(); }
+QString TensorView::note() const { return m_none->isHidden() ? QString() : m_none->words(); }
 
 void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
   if (tensor != m_name) return;
@@ -254,7 +254,7 @@ void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
   const bool shown = !m_stack->isHidden() || !m_number->isHidden();
   const QString stay = m_step >= 0 ? tr("These are of step %1 and stay until there are newer ones.").arg(grouped(m_step))
                                    : tr("These are of the last run and stay until there are newer ones.");
-  m_none->setText(shown ? stay + QLatin1Char(' ') + tr("Now: %1").arg(reason) : reason);
+  m_none->setWords(shown ? stay + QLatin1Char(' ') + tr("Now: %1").arg(reason) : reason);
   m_none->show();
   setOld(shown);
 }
@@ -276,7 +276,7 @@ void TensorView::setTensor(const QString& name, const std::vector<std::int64_t>&
   m_step = -1;
   setOld(false);
   m_facts->clear();
-  m_none->setText(tr("No values yet: run the cell to compute them."));
+  m_none->setWords(tr("No values yet: run the cell to compute them."));
   m_none->show();
   m_stack->hide();
   m_number->hide();
@@ -352,7 +352,10 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page);
   m_histogram->slice = slice;
   m_step = slice.step;
-  const auto unbroken = [](QString text) { return text.replace(QLatin1Char(' '), QChar(0xa0)); };
+  // Rich text takes a narrow space, that between the digits of a number too, for one to break a line at.
+  const auto unbroken = [](QString text) {
+    return text.replace(QLatin1Char(' '), QChar(0xa0)).replace(QChar(0x202f), QChar(0xa0));
+  };
   // What is no number is what one looks for first.
   const auto count = [&](const QString& name, std::int64_t n) {
     const QString text = name + QLatin1Char(' ') + grouped(n);
@@ -370,7 +373,7 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   for (QString& fact : facts)
     if (!fact.contains(QLatin1Char('<'))) fact = unbroken(fact);
   m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
-  m_none->setText(tr("These are of the last run; what they depend on has changed since."));
+  m_none->setWords(tr("These are of the last run; what they depend on has changed since."));
   m_none->setVisible(slice.outdated);
   m_stack->setVisible(!scalar);
   m_number->setVisible(scalar);

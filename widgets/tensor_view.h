@@ -17,6 +17,7 @@ namespace nf {
 class ElidedLabel;
 class TabRow;
 class WrapLayout;
+class WrappedLabel;
 
 // Two axes of a slice: rows by columns.
 class TensorModel : public QAbstractTableModel {
@@ -79,7 +80,7 @@ class TensorView : public QWidget {
   ElidedLabel* m_title = nullptr;  // of a narrow one
   QLabel* m_number;
   QLabel* m_facts;
-  QLabel* m_none;
+  WrappedLabel* m_none;
   QStackedWidget* m_stack;
   TabRow* m_mode;
   Image* m_image;

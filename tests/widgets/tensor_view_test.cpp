@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <QCoreApplication>
+#include <QLabel>
 #include <QTableView>
+#include <QTextDocument>
+#include <algorithm>
 #include <cmath>
 
 #include "tests/widgets/view_fixtures.h"
@@ -37,6 +40,47 @@ TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
   show(200);
   EXPECT_GT(table->viewport()->height(), 300);
   EXPECT_LT(table->viewport()->height(), 480);
+}
+
+// As it is laid out: rich text makes common spaces of others.
+QString laidOut(const QString& html) {
+  QTextDocument document;
+  document.setHtml(html);
+  return document.toRawText();
+}
+
+TEST_F(Tuning, NoLineBreaksWithinANumber) {
+  const QChar unbroken(0xa0);
+  const QString number = QStringLiteral("50") + unbroken + QStringLiteral("703");
+  EXPECT_TRUE(laidOut(codeText(QStringLiteral("at step %1").arg(grouped(50703)))).contains(number));
+  TensorView view(&theme, true);
+  view.setTensor("W", {2, 8});
+  TensorSlice slice;
+  slice.tensor = "W", slice.shape = {2, 8}, slice.begin = {0, 0}, slice.end = {2, 8};
+  slice.step = 50703, slice.nans = 12345;
+  view.setSlice(slice, std::vector<double>(16, 0.5));
+  const QString facts = laidOut(view.findChild<QLabel*>("facts")->text());
+  EXPECT_TRUE(facts.contains(number)) << facts.toStdString();
+  EXPECT_TRUE(facts.contains(QStringLiteral("12") + unbroken + QStringLiteral("345"))) << facts.toStdString();
+}
+
+TEST_F(Tuning, ALongNameInTheReasonMakesNoPanelWider) {
+  TensorView view(&theme, true);
+  view.resize(300, 500);
+  view.show();
+  const QString name = QStringLiteral("a_very_long_name_of_a_tensor_that_goes_on_and_on_until_nobody_reads_it_any_more_here");
+  const QString reason = name + QStringLiteral(" has no value yet: run its cell.");
+  view.setTensor(name, {4, 4});
+  view.setUnavailable(name, reason);
+  QCoreApplication::processEvents();
+  EXPECT_EQ(view.note(), reason);
+  EXPECT_EQ(view.width(), 300);
+  EXPECT_LE(view.minimumSizeHint().width(), 300);
+  const auto labels = view.findChildren<QLabel*>();
+  const auto why = std::find_if(labels.begin(), labels.end(), [](const QLabel* l) { return l->text().endsWith("run its cell."); });
+  ASSERT_NE(why, labels.end());
+  EXPECT_TRUE((*why)->text().contains(QChar(0x2026))) << (*why)->text().toStdString();
+  EXPECT_EQ((*why)->toolTip(), reason);
 }
 
 TEST_F(Tuning, TheEndsOfTheColourScaleAreWritten) {
