@@ -124,7 +124,7 @@ void DevicesView::showStates() {
 }
 
 void DevicesView::showAges() {
-  const double passed = m_since.isValid() ? static_cast<double>(m_since.elapsed()) * 1e-3 : 0;
+  const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - m_taken).count();
   for (const Age& a : m_ages) {
     const double ago = a.secondsAgo + passed;
     a.label->setText(ago < 5 ? tr("measured now")
@@ -145,9 +145,9 @@ void DevicesView::setMeasuring(bool measuring) {
   m_header->setDetail(measuring ? tr("measuring") : tr("constants are measured on this machine, never looked up"));
 }
 
-void DevicesView::setDevices(const protocol::Devices& devices) {
+void DevicesView::setDevices(const protocol::Devices& devices, std::chrono::steady_clock::time_point taken) {
   m_devices = devices;
-  m_since.start();
+  m_taken = taken;
   setMeasuring(false);
   fill();
 }

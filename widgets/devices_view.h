@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
-#include <QElapsedTimer>
 #include <QWidget>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +24,9 @@ class DevicesView : public QWidget {
   Q_OBJECT
  public:
   explicit DevicesView(const Theme* theme, QWidget* parent = nullptr);
-  void setDevices(const protocol::Devices& devices);
+  // `taken`: when the engine told of them; ages count from it.
+  void setDevices(const protocol::Devices& devices, std::chrono::steady_clock::time_point taken = std::chrono::steady_clock::now());
+  std::chrono::steady_clock::time_point taken() const { return m_taken; }
   void setMeasuring(bool measuring);
   // What runs now, and on which device; empty: nothing.
   void setRunning(const std::string& device, const QString& what);
@@ -63,7 +65,7 @@ class DevicesView : public QWidget {
   };
   std::vector<State> m_states;
   std::vector<Age> m_ages;
-  QElapsedTimer m_since;  // the devices arrived
+  std::chrono::steady_clock::time_point m_taken;
   QTimer* m_tick;
   std::string m_running;
   QString m_what;

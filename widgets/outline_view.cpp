@@ -10,6 +10,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
+#include "widgets/wrapped_label.h"
 
 namespace nf {
 namespace {
@@ -77,7 +78,8 @@ class OutlineDelegate : public QStyledItemDelegate {
 }  // namespace
 
 OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_selection(selection), m_filter(new QLineEdit), m_tree(new QTreeWidget) {
+    : QWidget(parent), m_theme(theme), m_selection(selection), m_filter(new QLineEdit), m_nothing(new WrappedLabel({}, "muted")),
+      m_tree(new QTreeWidget) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -95,6 +97,9 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
   });
   row->addWidget(m_filter);
   layout->addLayout(row);
+  m_nothing->setContentsMargins(14, 0, 12, 8);
+  m_nothing->hide();
+  layout->addWidget(m_nothing);
   layout->addWidget(m_tree, 1);
   m_tree->setHeaderHidden(true);
   m_tree->setIndentation(0);
@@ -145,6 +150,7 @@ void OutlineView::setCount(QTreeWidgetItem* s) {
   if (s->data(0, kDetailRole).toString() != count) s->setData(0, kDetailRole, count);
   if (!m_filter->text().isEmpty()) filter(s);
   else if (s->isHidden() != (s->childCount() == 0)) s->setHidden(s->childCount() == 0);
+  sayNothing();
 }
 
 void OutlineView::write(QTreeWidgetItem* item, const Row& row) {
@@ -291,7 +297,18 @@ void OutlineView::filter(QTreeWidgetItem* s) {
 
 void OutlineView::applyFilter() {
   for (QTreeWidgetItem* s : {m_cells, m_tensors, m_functions, m_devices}) filter(s);
+  sayNothing();
 }
+
+void OutlineView::sayNothing() {
+  const auto sections = {m_cells, m_tensors, m_functions, m_devices};
+  const bool any = std::any_of(sections.begin(), sections.end(), [](const QTreeWidgetItem* s) { return !s->isHidden(); });
+  const bool nothing = !any && !m_filter->text().isEmpty();
+  if (nothing) m_nothing->setWords(tr("No name here has \"%1\" in it.").arg(m_filter->text()));
+  m_nothing->setVisible(nothing);
+}
+
+QString OutlineView::nothing() const { return m_nothing->isHidden() ? QString() : m_nothing->words(); }
 
 void OutlineView::markSelection() {
   std::set<int> wanted;

@@ -19,6 +19,8 @@ class QTreeWidgetItem;
 
 namespace nf {
 
+class WrappedLabel;
+
 // Cells, tensors, functions, devices by name, with a filter; a click goes there and selects.
 class OutlineView : public QWidget {
   Q_OBJECT
@@ -35,6 +37,8 @@ class OutlineView : public QWidget {
   void setNames(const protocol::Analysis& analysis, const std::set<std::string>& missing = {});
   void setDevices(const protocol::Devices& devices);
   QTreeWidget* tree() const { return m_tree; }
+  QLineEdit* filterField() const { return m_filter; }
+  QString nothing() const;  // said while no name has what the filter says; empty: one has
 
  Q_SIGNALS:
   void cellOpened(nf::CellId id);  // by a double click or Enter: to write in it
@@ -60,11 +64,13 @@ class OutlineView : public QWidget {
   void setCount(QTreeWidgetItem* section);
   void filter(QTreeWidgetItem* section);
   void applyFilter();
+  void sayNothing();
   void markSelection();
 
   const Theme* m_theme;
   Selection* m_selection;
   QLineEdit* m_filter;
+  WrappedLabel* m_nothing;
   QTreeWidget* m_tree;
   QTreeWidgetItem *m_cells, *m_tensors, *m_functions, *m_devices;
   std::vector<Row> m_cellRows, m_tensorRows, m_functionRows;       // of the items there are

@@ -393,6 +393,7 @@ void MainWindow::showTab(int index) {
   m_explain->reset();
   m_tune->reset();
   m_selection.clear();
+  m_outline->filterField()->clear();
   m_tab->workspace->setCurrent(true);
   m_outline->setNames(m_tab->workspace->names(), m_tab->workspace->missing());
   m_tune->goBack(m_tab->tuned);
@@ -408,7 +409,7 @@ void MainWindow::showTab(int index) {
   afterRunChange();
   // Each notebook has an engine of its own, and a device that it uses.
   if (const auto& devices = m_tab->workspace->devices()) {
-    m_devices->setDevices(*devices);
+    m_devices->setDevices(*devices, m_tab->workspace->devicesTaken());
     m_outline->setDevices(*devices);
   }
   refreshDevice();

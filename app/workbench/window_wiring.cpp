@@ -225,7 +225,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::devicesArrived, this, [this, tab, w] {
     if (tab != m_tab) return;
-    m_devices->setDevices(*w->devices());
+    m_devices->setDevices(*w->devices(), w->devicesTaken());
     m_outline->setDevices(*w->devices());
     refreshDevice();
     refreshStatus();

@@ -87,6 +87,7 @@ class Workspace : public QObject {
   const protocol::TensorInfo* tensor(const std::string& name) const;
   const protocol::RunState& runState() const { return m_runState; }
   const std::optional<protocol::Devices>& devices() const { return m_devices; }
+  std::chrono::steady_clock::time_point devicesTaken() const { return m_devicesTaken; }  // when the engine told of them
   const protocol::Subgraphs& subgraphs() const { return m_subgraphs; }
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
   std::int64_t trialsOfOthers() const;  // of this run, on kernels that are not among subgraphs() any more
@@ -232,6 +233,7 @@ class Workspace : public QObject {
   bool m_live = false;  // what is asked for now is what the newest analysis changes
   protocol::RunState m_runState;
   std::optional<protocol::Devices> m_devices;
+  std::chrono::steady_clock::time_point m_devicesTaken;
   protocol::Subgraphs m_subgraphs;
   std::map<std::string, std::vector<protocol::TrialInfo>> m_trials;
   std::map<std::string, std::int64_t> m_counted;  // trials of this run

@@ -181,6 +181,7 @@ void Workspace::wantFusion() {
 void Workspace::wantDevices(bool measure) {
   askFor<Devices>(DevicesRequest{measure}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
     m_devices = devices;
+    m_devicesTaken = std::chrono::steady_clock::now();
     Q_EMIT devicesArrived();
     Q_EMIT milestone(QStringLiteral("devices"));
   });
@@ -189,6 +190,7 @@ void Workspace::wantDevices(bool measure) {
 void Workspace::useDevice(const QString& name) {
   askFor<Devices>(DevicesRequest{false, name.toStdString()}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
     m_devices = devices;
+    m_devicesTaken = std::chrono::steady_clock::now();
     Q_EMIT devicesArrived();
     // Decisions and kernels are those of the device.
     wantFusion();

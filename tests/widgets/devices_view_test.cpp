@@ -57,6 +57,24 @@ TEST_F(Tuning, AnotherOfSeveralDevicesIsChosenOnItsCard) {
   EXPECT_EQ(wanted, "cuda:1");
 }
 
+// Ages count from when the engine told of the devices, not from when the page was drawn for another notebook.
+TEST_F(Tuning, AnAgeIsOfNowWheneverThePageIsDrawn) {
+  DevicesView view(&theme);
+  view.resize(900, 700);
+  view.show();
+  auto devices = capsule::devices();
+  for (auto& d : devices.devices) {
+    if (d.constants) d.constants->measuredSecondsAgo = 180;
+    d.kernels.reset();
+  }
+  view.setDevices(devices, std::chrono::steady_clock::now() - std::chrono::minutes(17));
+  QStringList ages;
+  for (const QLabel* l : view.findChildren<QLabel*>(QStringLiteral("note")))
+    if (l->text().startsWith("measured")) ages << l->text();
+  ASSERT_FALSE(ages.isEmpty());
+  EXPECT_TRUE(ages.front().startsWith("measured 20 min ")) << ages.front().toStdString();
+}
+
 // No number without its noise, and one that is noisy says so.
 TEST_F(Tuning, AConstantHasItsIntervalAndAWideOneIsWarnedOf) {
   DevicesView view(&theme);

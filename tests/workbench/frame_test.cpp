@@ -22,6 +22,7 @@
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/command_palette.h"
+#include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
@@ -132,6 +133,35 @@ TEST_F(Frame, TuneIsAsItWasWhenItsNotebookComesBack) {
   EXPECT_EQ(tune->profile()->model()->rowCount(), 3);
   EXPECT_EQ(tune->profile()->taken(), taken) << "its age counts from when it was taken";
   EXPECT_TRUE(wait([&] { return tune->chosenSchedule().text == capsule::trials()[7].schedule.text; }));
+}
+
+TEST_F(Frame, TheFilterOfTheOutlineIsOfItsNotebook) {
+  openChecked();
+  OutlineView* outline = window->outline();
+  outline->filterField()->setText("dL/d");
+  EXPECT_EQ(outline->nothing(), "");
+  outline->filterField()->setText("nobody has this");
+  EXPECT_EQ(outline->nothing(), "No name here has \"nobody has this\" in it.");
+  window->openFile(other());
+  EXPECT_EQ(outline->filterField()->text(), "");
+  EXPECT_EQ(outline->nothing(), "");
+  EXPECT_FALSE(outline->tree()->topLevelItem(0)->isHidden());
+}
+
+TEST_F(Frame, AgesOfDevicesCountOnWhileAnotherNotebookIsInFront) {
+  openChecked();
+  ASSERT_TRUE(wait([&] { return window->workspace().devices().has_value(); }));
+  const auto taken = window->workspace().devicesTaken();
+  const auto* devices = window->findChild<DevicesView*>();
+  ASSERT_TRUE(devices);
+  EXPECT_EQ(devices->taken(), taken);
+  window->openFile(other());
+  ASSERT_TRUE(wait([&] { return window->workspace().devices().has_value(); }));
+  EXPECT_GT(window->workspace().devicesTaken(), taken);
+  EXPECT_EQ(devices->taken(), window->workspace().devicesTaken());
+  window->showTab(0);
+  EXPECT_EQ(window->workspace().devicesTaken(), taken);
+  EXPECT_EQ(devices->taken(), taken);
 }
 
 // What both ways took is there still after the engine that measured it, and the message says that a measurement ended.
