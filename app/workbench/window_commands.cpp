@@ -168,6 +168,22 @@ void MainWindow::makeActions() {
   group = tr("Tune");
   add("tune.start", tr("Tune without training"), {},
       [this] { workspace().tell(protocol::TuneRequest{workspace().document().revision()}); });
+  // As the buttons of the knobs; one that cannot be pressed says why.
+  const auto knobs = [&](const char* id, const QString& text, QPushButton* (TuneView::*button)() const) {
+    add(id, text, {}, [this, button] {
+      showPage(Page::Tune);
+      QPushButton* const pressed = (m_tune->*button)();
+      if (pressed->isEnabled()) return pressed->click();
+      setStatus("warning", m_tune->current().empty()     ? tr("There is no kernel yet: train, or tune without training")
+                           : m_tune->measuring()         ? tr("A schedule is being measured already")
+                           : pressed == m_tune->pin()    ? pressed->toolTip()
+                           : pressed == m_tune->replay() ? tr("This kernel has no trial yet that could run again")
+                                                         : tr("The knobs say no schedule that this kernel can have"));
+    });
+  };
+  knobs("tune.pin", tr("Pin or unpin the schedule"), &TuneView::pin);
+  knobs("tune.replay", tr("Replay the chosen trial"), &TuneView::replay);
+  knobs("tune.measure", tr("Measure the schedule"), &TuneView::measure);
   add("tune.profile", tr("Profile a step"), {}, [this] {
     setStatus("running", tr("Profiling a step"));
     workspace().wantProfile();
@@ -300,7 +316,7 @@ void MainWindow::makeMenus() {
   menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.check", "-", "run.pause", "run.stop", "-",
                     "run.restart"});
   menu(tr("E&xplain"), {"explain.force", "explain.forbid", "explain.release", "-", "explain.measure"});
-  menu(tr("&Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
+  menu(tr("&Tune"), {"tune.start", "-", "tune.pin", "tune.replay", "tune.measure", "-", "tune.profile", "tune.measureDevice"});
   menu(tr("T&ools"), {"tools.go", "tools.palette", "tools.message", "-", "tools.shortcuts", "-", "plot.table", "plot.csv",
                       "plot.json", "plot.png", "plot.svg"});
   menu(tr("&Help"), {"help.shortcuts"});

@@ -2,6 +2,8 @@
 // The Tune page: trials, schedules measured and pinned by hand, kernels compared, the budget.
 #include <QComboBox>
 #include <QListWidget>
+#include <QMenu>
+#include <QMenuBar>
 #include <QPushButton>
 
 #include "core/syntax/schedule_text.h"
@@ -223,6 +225,45 @@ TEST_F(Window, AReplayStandsBesideTheFigureItRepeats) {
   EXPECT_TRUE(tune->measured().contains("faster")) << tune->measured().toStdString();
   EXPECT_TRUE(tune->replay()->isEnabled());
   EXPECT_EQ(tune->trial(), 2u);  // the playhead stays on what was measured again
+}
+
+// What the buttons of the knobs do is in the menu and the palette, too, and says why where it cannot be done.
+TEST_F(Window, PinReplayAndMeasureAreCommands) {
+  openChecked();
+  TuneView* tune = window->tune();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  tune->chooseTrial(7);
+  window->showPage(MainWindow::Page::Author);
+  window->action("tune.pin")->trigger();
+  EXPECT_TRUE(tune->isVisible());
+  EXPECT_NE(document().text().find("hint schedule Y "), std::string::npos) << document().text();
+  window->action("tune.pin")->trigger();
+  EXPECT_EQ(document().text().find("hint schedule"), std::string::npos);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && tune->trials()->points() > 0; }));
+  tune->chooseTrial(2);
+  window->action("tune.replay")->trigger();
+  window->action("tune.measure")->trigger();
+  EXPECT_EQ(window->statusText(), "A schedule is being measured already");
+  ASSERT_TRUE(wait([&] { return tune->measured().contains("now 33.3"); })) << tune->measured().toStdString();
+  tune->knob("threads")->setCurrentIndex(tune->knob("threads")->count() - 1);
+  window->action("tune.measure")->trigger();
+  ASSERT_TRUE(wait([&] { return tune->measured().contains("33.3") && !tune->measuring(); })) << tune->measured().toStdString();
+  QStringList menu;
+  for (const QMenu* m : window->menuBar()->findChildren<QMenu*>())
+    for (const QAction* a : m->actions()) menu << a->objectName();
+  for (const char* id : {"tune.pin", "tune.replay", "tune.measure"}) EXPECT_TRUE(menu.contains(QLatin1String(id))) << id;
+}
+
+TEST_F(Window, CommandsOfTuneSayThatThereIsNoKernel) {
+  open();
+  ASSERT_TRUE(window->tune()->current().empty());
+  for (const char* id : {"tune.pin", "tune.replay", "tune.measure"}) {
+    window->action("tools.message")->trigger();
+    ASSERT_EQ(window->statusText(), "No message waits");
+    window->action(id)->trigger();
+    EXPECT_TRUE(window->statusText().startsWith("There is no kernel yet")) << id << ": " << window->statusText().toStdString();
+  }
 }
 
 TEST_F(Window, TwoKernelsAreComparedThroughTheEngine) {
