@@ -169,15 +169,19 @@ void TrainStrip::sayNoSwaps(bool ended) {
   const QString tried = counted(m_candidates, tr("candidate"), tr("candidates"));
   if (m_swapList->count() > 0) return m_swapList->setNone({});
   if (!ended)
-    return m_swapList->setNone(m_candidates > 0 ? tr("No kernel swapped yet: of %1 none was faster beyond noise.").arg(tried)
-                               : m_trials > 0
-                                   ? tr("No kernel swapped yet: only first kernels were timed so far, no candidate was tried.")
-                                   : tr("No kernel swapped yet: the search has tried nothing so far."));
+    return m_swapList->setNone(
+        m_candidates == 1  ? tr("No kernel swapped yet: one candidate was tried and was not faster beyond noise.")
+        : m_candidates > 0 ? tr("No kernel swapped yet: of %1 none was faster beyond noise.").arg(tried)
+        : m_trials > 0     ? tr("No kernel swapped yet: only first kernels were timed so far, no candidate was tried.")
+                           : tr("No kernel swapped yet: the search has tried nothing so far."));
   if (m_candidates > 0)
     return m_swapList->setNone(
-        tr("No kernel was swapped: of %1 tried while it ran none was faster than the kernel in use beyond noise. "
-           "The curve is that of the first kernels.")
-            .arg(tried));
+        (m_candidates == 1
+             ? tr("No kernel was swapped: one candidate was tried while it ran and was not faster than the kernel in use beyond "
+                  "noise. ")
+             : tr("No kernel was swapped: of %1 tried while it ran none was faster than the kernel in use beyond noise. ")
+                   .arg(tried)) +
+        tr("The curve is that of the first kernels."));
   using protocol::SearchState;
   QString why;
   switch (m_search) {

@@ -269,6 +269,16 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   DoneEvent done;
   done.steps = 880, done.seconds = 3;
   strip.setDone(done);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("of 7 candidates tried while it ran none was faster"))
+      << strip.swaps()->sentence().toStdString();
+  strip.start();
+  state.trials = 3, state.candidates = 1;
+  strip.setState(state);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("one candidate was tried and was not faster"))
+      << strip.swaps()->sentence().toStdString();
+  strip.setDone(done);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("one candidate was tried while it ran and was not faster"))
+      << strip.swaps()->sentence().toStdString();
   EXPECT_TRUE(strip.swaps()->sentence().contains("No kernel was swapped")) << strip.swaps()->sentence().toStdString();
   // Where nothing was tried, the one reason that holds.
   for (const auto& [search, words] : {std::pair(SearchState::Static, "in static mode nothing is searched."),
