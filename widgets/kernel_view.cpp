@@ -478,7 +478,7 @@ void KernelView::showText() {
   tint();
 }
 
-void KernelView::setInstances(std::vector<protocol::Origins> instances) {
+void KernelView::setInstances(std::vector<KernelInstance> instances) {
   if (instances == m_instances) return;
   m_instances = std::move(instances);
   m_instance = activeInstance();
@@ -495,8 +495,16 @@ void KernelView::chooseLine(int number) {
 // The place that the selection came from; the last one while it comes from none.
 int KernelView::activeInstance() const {
   for (std::size_t i = 0; i < m_instances.size(); ++i)
-    if (!m_selection->empty() && m_selection->relation(m_instances[i]) != Selection::Relation::None) return static_cast<int>(i);
+    if (!m_selection->empty() && m_selection->relation(m_instances[i].origins) != Selection::Relation::None)
+      return static_cast<int>(i);
   return m_instance < static_cast<int>(m_instances.size()) ? m_instance : 0;
+}
+
+// The expression is that of the first place.
+QString KernelView::also() const {
+  if (m_instance <= 0 || m_instance >= static_cast<int>(m_instances.size()) || empty()) return {};
+  const QString& name = m_instances[static_cast<std::size_t>(m_instance)].name;
+  return name.isEmpty() ? QString() : tr("also %1:").arg(name);
 }
 
 protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
@@ -508,7 +516,7 @@ protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
   };
   protocol::Origins own;
   for (const std::uint32_t o : origins)
-    for (const std::uint32_t place : m_instances[static_cast<std::size_t>(m_instance)])
+    for (const std::uint32_t place : m_instances[static_cast<std::size_t>(m_instance)].origins)
       if (within(o, place) || within(place, o)) {
         own.push_back(o);
         break;
@@ -623,6 +631,8 @@ void KernelView::showTags() {
                       chosen ? QStringLiteral("; background-color:") + c.accentSoft.name() : QString(), m_theme->mono().family(),
                       c.muted.name());
   }
+  if (const QString place = also(); !place.isEmpty())
+    parts.prepend(QStringLiteral("<span style='color:%1'>%2</span>").arg(c.text.name(), place.toHtmlEscaped()));
   m_tagRow->setText(QStringLiteral("<span style='font-size:12px'>%1</span>").arg(parts.join(QStringLiteral(" &nbsp; "))));
   m_tagRow->setVisible(!parts.isEmpty());
 }

@@ -6,6 +6,7 @@
 
 #include "core/document/journal.h"
 #include "core/protocol/message.h"
+#include "widgets/kernel_instance.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
@@ -45,7 +46,8 @@ class KernelView : public QWidget {
   // The source text of a span, for the tags; without it they have none.
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
-  void setInstances(std::vector<protocol::Origins> instances);
+  void setInstances(std::vector<KernelInstance> instances);
+  QString also() const;  // the place that the selection came from, where the expression is that of another
   void chooseLine(int line);
   void showLanguage(const QString& language);
   void showMachineCode();             // of the kernel that is shown, and of those that come
@@ -113,7 +115,7 @@ class KernelView : public QWidget {
   QStringList m_wishes{QStringLiteral("loops")};  // what a person has chosen: the first of these languages that there is
   std::vector<ShownLine> m_lines;
   std::vector<Tag> m_tags;
-  std::vector<protocol::Origins> m_instances;
+  std::vector<KernelInstance> m_instances;
   int m_instance = 0;
   std::vector<int> m_tinted;
 };

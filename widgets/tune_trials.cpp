@@ -137,7 +137,7 @@ void TuneView::pick(const std::string& id) {
 
 void TuneView::showInstances() {
   const SubgraphInfo* s = subgraph();
-  m_kernel->setInstances(s && m_instances ? m_instances(*s) : std::vector<protocol::Origins>());
+  m_kernel->setInstances(s && m_instances ? m_instances(*s) : std::vector<KernelInstance>());
 }
 
 void TuneView::chooseSubgraph(const std::string& id) {

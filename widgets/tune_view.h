@@ -12,6 +12,7 @@
 
 #include "core/protocol/message.h"
 #include "widgets/budget_slider.h"
+#include "widgets/kernel_instance.h"
 #include "widgets/plots.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
@@ -76,7 +77,7 @@ class TuneView : public QWidget {
   void setReplayed(std::uint64_t number, const protocol::TrialInfo& now);
   void showInstances();  // once they are known, or others
   // The places that a kernel is used in, each by its origins.
-  void setInstances(std::function<std::vector<protocol::Origins>(const protocol::SubgraphInfo&)> instances) {
+  void setInstances(std::function<std::vector<KernelInstance>(const protocol::SubgraphInfo&)> instances) {
     m_instances = std::move(instances);
   }
   // Whether the notebook pins the kernel that a tensor names.
@@ -175,7 +176,7 @@ class TuneView : public QWidget {
   QLabel *m_lineage, *m_result;
   QPushButton *m_pin, *m_replay, *m_measure, *m_tune;
   std::function<bool(const std::string&)> m_pins;
-  std::function<std::vector<protocol::Origins>(const protocol::SubgraphInfo&)> m_instances;
+  std::function<std::vector<KernelInstance>(const protocol::SubgraphInfo&)> m_instances;
   bool m_measuring = false;
   TrialsLegend* m_legend;
   TrialsPlot* m_trials;

@@ -624,12 +624,18 @@ void MainWindow::connectViews() {
             });
           });
   m_tune->setInstances([this](const protocol::SubgraphInfo& s) {
-    std::vector<protocol::Origins> out;
+    std::vector<KernelInstance> out;
     const auto* plan = m_explain->graph()->plan();
     if (!plan || plan->revision != workspace().document().revision()) return out;
     const std::set<std::string> operators(s.operators.begin(), s.operators.end());
     for (const auto& group : plan->groups)
-      if (!group.nodes.empty() && operators.contains(group.nodes.front())) out.push_back(group.origins);
+      if (!group.nodes.empty() && operators.contains(group.nodes.front())) {
+        QStringList names;
+        for (const std::string& node : group.nodes) names << shortName(node);
+        // The expression is that of the place whose operators are named first.
+        const bool first = names.contains(shortName(s.operators.front()));
+        out.insert(first ? out.begin() : out.end(), {group.origins, names.join(QStringLiteral(" + "))});
+      }
     return out;
   });
   m_tune->setPins([this](const std::string& tensor) { return workspace().document().scheduleHint(tensor).has_value(); });

@@ -120,10 +120,13 @@ TEST_F(Tuning, EachPlaceOfAKernelSelectsItsOwnTokens) {
   k.expressionOrigins = {{0, 2}};
   k.texts = {{"loops", "parallel for i\n  load A\n  store\n", {{0, 2}, {1, 3}, {0, 2}}}};
   view.setKernel(k);
-  view.setInstances({{0}, {2}});
+  view.setInstances({{{0}, "P"}, {{2}, "Q"}});
   const auto tag = [&] { return view.tags().size() == 1 ? view.tags()[0].text : QString(); };
   selection.select({3});
   EXPECT_EQ(tag(), "B[i, k]");
+  EXPECT_EQ(view.also(), "also Q:") << "the expression is that of P";
+  const auto labels = view.findChildren<QLabel*>();
+  EXPECT_TRUE(std::any_of(labels.begin(), labels.end(), [](const QLabel* l) { return l->text().contains("also Q:"); }));
   EXPECT_EQ(view.tintedLines(), std::vector<int>{1});
   view.chooseLine(0);
   EXPECT_EQ(selection.origins(), Origins{2});
@@ -131,6 +134,7 @@ TEST_F(Tuning, EachPlaceOfAKernelSelectsItsOwnTokens) {
   EXPECT_EQ(selection.origins(), Origins{3});
   selection.select({1});
   EXPECT_EQ(tag(), "A[i, k]");
+  EXPECT_EQ(view.also(), "");
   EXPECT_EQ(view.tintedLines(), std::vector<int>{1});
   view.chooseLine(0);
   EXPECT_EQ(selection.origins(), Origins{0});

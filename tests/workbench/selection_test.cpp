@@ -596,5 +596,23 @@ TEST_F(Selected, ANodeTakesThePlaceOfADecision) {
   EXPECT_EQ(selection().origins(), protocol::Origins{1});
 }
 
+// One kernel of two statements: the expression is that of the first, what the selection is of is said.
+TEST_F(Selected, AKernelOfTwoStatementsSaysWhichOneTheSelectionIsOf) {
+  openWith(
+      "# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\ninput Z[N, N] = normal(0, 1)\n\n"
+      "# %%\nP[i, j] = sum[k] X[i, k] * X[k, j]\n\n# %%\nQ[i, j] = sum[k] Z[i, k] * Z[k, j]\n\n"
+      "# %%\nR[i, j] = P[i, j] + Q[i, j]\nhint split P, R\nhint split Q, R\nshow R\n");
+  const auto choose = [&](const char* access) {
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->scrollToByte(static_cast<std::uint32_t>(document().text().find(access)) + 2, true);
+    window->showPage(MainWindow::Page::Tune);
+  };
+  KernelView* kernel = window->tune()->kernel();
+  choose("Z[i, k]");
+  ASSERT_TRUE(wait([&] { return kernel->also() == "also Q:"; })) << kernel->also().toStdString() << window->tune()->current();
+  choose("X[i, k]");
+  EXPECT_TRUE(wait([&] { return kernel->also().isEmpty() && !kernel->tintedLines().empty(); }));
+}
+
 }  // namespace
 }  // namespace nf
