@@ -156,6 +156,7 @@ void CellView::ensureResult() {
     if (m_pages->currentIndex() == 3) Q_EMIT sliceWanted();
   });
   connect(m_values, &TensorView::sliceWanted, this, &CellView::sliceWanted);
+  connect(m_values, &TensorView::widthChanged, this, &CellView::fitResult);
   connect(copyLatex, &QToolButton::clicked, this, [this] {
     QApplication::clipboard()->setText(latex());
     Q_EMIT textCopied(tr("LaTeX"));
@@ -342,7 +343,10 @@ void CellView::fitResult() {
       height = page->hasHeightForWidth() ? page->heightForWidth(wide) : page->sizeHint().height();
       break;
     }
-    case 3: height = m_values->sizeHint().height(); break;
+    case 3:
+      height =
+          m_values->hasHeightForWidth() ? m_values->heightForWidth(std::max(1, m_pages->width())) : m_values->sizeHint().height();
+      break;
   }
   m_pages->setFixedHeight(height);
   const bool defined = m_pages->currentIndex() < 2 && !m_definitions->document()->isEmpty();

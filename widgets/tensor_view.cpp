@@ -226,6 +226,11 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   connect(theme, &Theme::changed, this, [this] { m_model->setPage(m_theme->colors().page); });
 }
 
+void TensorView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  if (event->size().width() != event->oldSize().width()) Q_EMIT widthChanged();
+}
+
 void TensorView::setMode(Mode mode) {
   m_stack->setCurrentIndex(mode);
   m_mode->setCurrent(mode);

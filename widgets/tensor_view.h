@@ -64,6 +64,10 @@ class TensorView : public QWidget {
 
  Q_SIGNALS:
   void sliceWanted();
+  void widthChanged();  // and with it the height that all of it needs
+
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   class Image;

@@ -2,6 +2,8 @@
 // A window of 1024 x 700: nothing is cut at its edges.
 #include <QAbstractButton>
 #include <QComboBox>
+#include <QLabel>
+#include <QStackedWidget>
 
 #include "tests/workbench/selected.h"
 #include "widgets/basic.h"
@@ -48,6 +50,18 @@ TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
   EXPECT_LE(window->minimumSizeHint().width(), 1024);
   EXPECT_TRUE(choice->shown().startsWith("encoder") && choice->shown().endsWith("projected")) << choice->shown().toStdString();
   EXPECT_NE(choice->shown().toStdString(), name);
+  // What wraps gets the height that it needs, however often the width changes.
+  const auto overlaps = [&] {
+    const auto* values = cell(0)->tensorView();
+    const auto* facts = values->findChild<QLabel*>(QStringLiteral("facts"));
+    const auto* pictures = values->findChild<QStackedWidget*>();
+    return !facts->isVisible() || facts->geometry().intersects(pictures->geometry()) ||
+           facts->geometry().bottom() >= values->height() || facts->height() < facts->heightForWidth(facts->width());
+  };
+  for (const int width : {1024, 900, 1300, 1024}) {
+    window->resize(width, 700);
+    EXPECT_TRUE(wait([&] { return !overlaps(); })) << width;
+  }
   // Where there is room for both the choice stands beside the tabs.
   const auto* tabs = cell(0)->findChild<TabRow*>();
   EXPECT_GT(choice->y(), tabs->geometry().bottom());
