@@ -170,7 +170,7 @@ QWidget* MainWindow::makeToolbar() {
   m_state->setFont(m_theme->ui(12));
   // The name gives way to the buttons: what stops a run is in sight on every page and at every size.
   m_name->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
-  m_name->setLeast(160);
+  m_name->setLeast(72);
   left->addWidget(m_name);
   left->addWidget(m_state);
   left->addSpacing(16);

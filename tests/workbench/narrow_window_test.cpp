@@ -70,5 +70,18 @@ TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
   EXPECT_LT(choice->y(), tabs->geometry().bottom());
 }
 
+TEST_F(NarrowWindow, ALongNameOfANotebookGivesWay) {
+  openNarrow("# %%\nlet N = 8\n");
+  const QString longer = folder.filePath(QStringLiteral("a_notebook_with_rather_a_long_name_for_its_file.nf"));
+  ASSERT_TRUE(QFile::copy(path(), longer));
+  window->openFile(longer);
+  document().replace(0, 0, "# %%\nlet M = 9\n\n", "Edit");
+  QCoreApplication::processEvents();
+  for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
+    window->showPage(page);
+    EXPECT_LE(window->minimumSizeHint().width(), 1024) << static_cast<int>(page);
+  }
+}
+
 }  // namespace
 }  // namespace nf
