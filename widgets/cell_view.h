@@ -43,7 +43,8 @@ class CellView : public QWidget {
   TrainStrip* train() const { return m_train; }
   FormulaView* formulaView() const { return m_formula; }
   TensorView* tensorView() const { return m_values; }
-  IconButton* runHere() const { return m_runHere; }  // in place of values that nobody has computed
+  const QWidget* result() const { return m_result; }  // formula, source, derivation and values; null: it shows nothing
+  IconButton* runHere() const { return m_runHere; }   // in place of values that nobody has computed
 
   void setNumber(int number);
   void setBody(const std::string& bytes);

@@ -79,7 +79,11 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
   connect(v, &CellView::commandModeWanted, this, [this, v] { activate(v->id(), false); });
   connect(v, &CellView::caretMoved, this, [this, v] {
-    if (v->editor()->hasFocus()) m_keptInSight = nullptr;
+    if (v->editor()->hasFocus()) {
+      m_keptInSight = nullptr;
+      // What is typed makes the editor higher behind this.
+      QTimer::singleShot(0, v, [this, v] { followCaret(v); });
+    }
     if (!m_editing || m_active != v->id()) return;
     forgetCommand();
     const std::size_t at = v->bodyBegin + v->editor()->caretByte();
@@ -562,21 +566,44 @@ void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
 }
 
 // What was shown just now gets its place by layouts that have yet to be made, the cell's and then the page's.
-void NotebookView::bringIntoSight(QWidget* part) {
+void NotebookView::layOutAround(QWidget* part) {
   for (QWidget* w = part; w && w != m_content; w = w->parentWidget())
     if (w->layout()) w->layout()->activate();
   m_layout->activate();
   const int needed = std::max(m_layout->totalMinimumSize().height(), m_layout->totalHeightForWidth(m_content->width()));
   m_content->resize(m_content->width(), std::max(viewport()->height(), needed));
   m_layout->activate();
+}
+
+// In a cell that is higher than the page.
+void NotebookView::followCaret(CellView* v) {
+  constexpr int kMargin = 24;
+  ExpressionEditor* editor = v->editor();
+  if (!editor->hasFocus()) return;
+  const auto caret = [&] {
+    return QRect(editor->viewport()->mapTo(m_content, editor->cursorRect().topLeft()), editor->cursorRect().size());
+  };
+  const QRect seen(m_content->mapTo(viewport(), caret().topLeft()), caret().size());
+  if (seen.top() >= 0 && seen.bottom() < viewport()->height()) return;
+  layOutAround(editor);
+  ensureVisible(0, caret().bottom(), 0, kMargin);
+  ensureVisible(0, caret().top(), 0, kMargin);
+}
+
+void NotebookView::bringIntoSight(QWidget* part) {
+  layOutAround(part);
   m_keptInSight = part;
   showKeptInSight();
 }
 
 void NotebookView::showKeptInSight() {
   if (!m_keptInSight || !m_content->isAncestorOf(m_keptInSight)) return;
-  const int top = m_keptInSight->mapTo(m_content, QPoint(0, 0)).y();
-  ensureVisible(0, top + m_keptInSight->height(), 0, 24);
+  const QWidget* part = m_keptInSight;
+  // Of a cell that is higher than the page what it shows.
+  if (const auto* cell = qobject_cast<const CellView*>(part); cell && cell->result() && cell->height() > viewport()->height())
+    part = cell->result();
+  const int top = part->mapTo(m_content, QPoint(0, 0)).y();
+  ensureVisible(0, top + part->height(), 0, 24);
   ensureVisible(0, top, 0, 24);
 }
 

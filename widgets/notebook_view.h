@@ -119,6 +119,8 @@ class NotebookView : public QScrollArea {
   CellView* make(const Cell& cell);
   void putAside(CellView* view);
   void followTyped(CellId id, std::size_t byte);
+  void layOutAround(QWidget* part);
+  void followCaret(CellView* view);
   void showKeptInSight();
   void layOutCells();  // now, also where nobody sees them
 

@@ -123,6 +123,36 @@ TEST_F(Keyboard, MenusOpen) {
 }
 
 // Whatever is hidden with the keyboard, it does not come to a button of the toolbar that the next Space would press.
+TEST_F(Keyboard, ThePageFollowsTheCaretThroughACellThatIsHigher) {
+  std::string text = "# %%\nlet a0 = 1\n";
+  for (int i = 1; i < 90; ++i) text += "let a" + std::to_string(i) + " = a" + std::to_string(i - 1) + "\n";
+  write(text);
+  openChecked();
+  window->resize(1300, 560);
+  NotebookView* page = window->notebook();
+  ExpressionEditor* editor = cell(0)->editor();
+  page->activate(cell(0)->id(), true);
+  const auto inSight = [&] {
+    const int y = editor->viewport()->mapTo(page->viewport(), editor->cursorRect().center()).y();
+    return y >= 0 && y < page->viewport()->height();
+  };
+  ASSERT_GT(editor->height(), page->viewport()->height());
+  const auto press = [&](Qt::Key key, Qt::KeyboardModifiers modifiers, int times) {
+    for (int i = 0; i < times; ++i) QTest::keyClick(editor, key, modifiers);
+    return wait(inSight);
+  };
+  EXPECT_TRUE(press(Qt::Key_End, Qt::ControlModifier, 1));
+  EXPECT_GT(page->verticalScrollBar()->value(), 0);
+  EXPECT_TRUE(press(Qt::Key_Return, {}, 30)) << "lines that were not there";
+  EXPECT_TRUE(press(Qt::Key_Up, {}, 60));
+  EXPECT_TRUE(press(Qt::Key_Home, Qt::ControlModifier, 1));
+  EXPECT_TRUE(press(Qt::Key_Down, {}, 70));
+  // Scrolled away from, it comes back with what is typed.
+  page->verticalScrollBar()->setValue(0);
+  ASSERT_FALSE(inSight());
+  EXPECT_TRUE(press(Qt::Key_X, {}, 1));
+}
+
 TEST_F(Keyboard, SpaceUndoesNothingByAccident) {
   openChecked();
   QTest::keyClicks(editing(1), "#");

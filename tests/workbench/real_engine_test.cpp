@@ -154,6 +154,21 @@ TEST_F(RealEngine, WhatATrainingDoesNotKeepIsNoWordOnceItsEngineIsGone) {
   EXPECT_TRUE(wait([&] { return values->note().contains("run its cell"); })) << values->note().toStdString();
 }
 
+TEST_F(RealEngine, OfACellHigherThanThePageTheResultComesIntoSight) {
+  std::string text = "# %%\nlet N = 4\nparam W[N, N] = normal(0, 1)\n";
+  for (int i = 0; i < 60; ++i) text += "# line " + std::to_string(i) + "\n";
+  openChecked(text + "A[i, j] = W[i, j] * 2\nshow A\n");
+  window->resize(1300, 640);
+  compute(0);
+  const QWidget* page = window->notebook()->viewport();
+  ASSERT_GT(cell(0)->height(), page->height());
+  EXPECT_TRUE(wait([&] {
+    const TensorView* values = cell(0)->tensorView();
+    const int end = values->mapTo(page, QPoint(0, values->height())).y();
+    return values->model()->rowCount() == 4 && end > values->height() && end <= page->height();
+  }));
+}
+
 TEST_F(RealEngine, WhatACellShowsComesIntoSightWhereTheCellIsLookedAt) {
   openChecked();
   window->resize(1300, 640);
