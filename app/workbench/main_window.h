@@ -223,6 +223,7 @@ class MainWindow : public QMainWindow {
   QStringList m_engineCommand;
   Selection m_selection;
   std::uint64_t m_revealed = 0;  // choice of it that was brought into sight in the text
+  bool m_staysInSight = false;   // what is chosen now moves no page
   ActionRegistry* m_actions;
   std::vector<std::unique_ptr<Tab>> m_tabs;
   Tab* m_tab = nullptr;  // the current one

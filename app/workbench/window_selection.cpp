@@ -149,6 +149,7 @@ void MainWindow::revealSelection() {
   if (page() != Page::Author || m_selection.tensors().empty() || !m_tab->workspace->analysisIsCurrent()) return;
   const auto spans = m_selection.selectedSpans();
   if (spans.empty() || std::exchange(m_revealed, m_selection.choices()) == m_selection.choices()) return;
+  if (m_staysInSight) return;
   // A page that was hidden has its size from here on.
   QTimer::singleShot(0, m_tab->notebook, [notebook = m_tab->notebook, spans] { notebook->reveal(spans); });
 }

@@ -438,7 +438,12 @@ void MainWindow::connectNotebook(Tab* tab) {
     refreshOutline();
     // Of what a cell shows, the one that is looked at already stays.
     const CellView* v = n->view(n->activeCell());
-    if (v && !v->shows().isEmpty() && !v->shows().contains(m_inspector->tensor())) chooseTensor(v->shows().back());
+    if (v && !v->shows().isEmpty() && !v->shows().contains(m_inspector->tensor())) {
+      // The cell is what is looked for, wherever the tensor stands.
+      m_staysInSight = true;
+      chooseTensor(v->shows().back());
+      m_staysInSight = false;
+    }
   });
   connect(n, &NotebookView::expressionWanted, w, &Workspace::wantExpression);
   connect(n, &NotebookView::tensorWanted, w, &Workspace::wantSlice);
