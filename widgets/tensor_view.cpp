@@ -26,12 +26,15 @@ QColor diverging(double value, double scale) {
   return mixed(Qt::white, t < 0 ? QColor(0x00, 0x72, 0xB2) : QColor(0xD5, 0x5E, 0x00), std::abs(t));
 }
 
-void TensorModel::set(std::vector<double> values, int rows, int columns, double scale, const QColor& page) {
+void TensorModel::set(std::vector<double> values, int rows, int columns, double scale, const QColor& page, std::int64_t firstRow,
+                      std::int64_t firstColumn) {
   // The same place with new values keeps its scroll position.
-  const bool same = rows == m_rows && columns == m_columns && rows > 0 && columns > 0;
+  const bool same =
+      rows == m_rows && columns == m_columns && rows > 0 && columns > 0 && firstRow == m_firstRow && firstColumn == m_firstColumn;
   if (!same) beginResetModel();
   m_values = std::move(values);
   m_rows = rows, m_columns = columns, m_scale = scale, m_page = page;
+  m_firstRow = firstRow, m_firstColumn = firstColumn;
   m_values.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns), std::nan(""));
   if (!same) endResetModel();
   else Q_EMIT dataChanged(index(0, 0), index(rows - 1, columns - 1));
@@ -57,8 +60,9 @@ QVariant TensorModel::data(const QModelIndex& index, int role) const {
   return {};
 }
 
-QVariant TensorModel::headerData(int section, Qt::Orientation, int role) const {
-  return role == Qt::DisplayRole ? QVariant(section) : QVariant();
+QVariant TensorModel::headerData(int section, Qt::Orientation orientation, int role) const {
+  const std::int64_t first = orientation == Qt::Horizontal ? m_firstColumn : m_firstRow;
+  return role == Qt::DisplayRole ? QVariant::fromValue<qlonglong>(first + section) : QVariant();
 }
 
 namespace {
@@ -126,9 +130,12 @@ class TensorView::Image : public QWidget {
     if (!box.contains(event->position()) || m_model->rowCount() == 0) return;
     const int r = static_cast<int>(event->position().y() / box.height() * m_model->rowCount()),
               c = static_cast<int>(event->position().x() / box.width() * m_model->columnCount());
-    QToolTip::showText(
-        event->globalPosition().toPoint(),
-        QStringLiteral("[%1, %2]  %3").arg(r).arg(c).arg(m_model->data(m_model->index(r, c), Qt::DisplayRole).toString()), this);
+    QToolTip::showText(event->globalPosition().toPoint(),
+                       QStringLiteral("[%1, %2]  %3")
+                           .arg(m_model->firstRow() + r)
+                           .arg(m_model->firstColumn() + c)
+                           .arg(m_model->data(m_model->index(r, c), Qt::DisplayRole).toString()),
+                       this);
   }
 
  private:
@@ -313,17 +320,30 @@ void TensorView::showChoices() {
     add(bracket);
   }
   for (std::size_t axis = 0; axis < m_shape.size(); ++axis) {
-    if (axis + 2 < m_shape.size()) {
-      auto* place = new QSpinBox;
-      place->setRange(0, static_cast<int>(std::clamp<std::int64_t>(m_shape[axis] - 1, 0, 1 << 30)));
-      place->setFixedWidth(m_shape[axis] > 100 ? 56 : 44);
-      place->setToolTip(tr("0 to %1").arg(m_shape[axis] - 1));
-      place->setAccessibleName(tr("Axis %1").arg(axis));
+    const bool shown = axis + 2 >= m_shape.size(), window = shown && m_shape[axis] > kWindow;
+    m_places.push_back(nullptr);
+    if (!shown || window) {
+      const std::int64_t most = window ? m_shape[axis] - kWindow : m_shape[axis] - 1;
+      auto* place = m_places.back() = new QSpinBox;
+      place->setRange(0, static_cast<int>(std::clamp<std::int64_t>(most, 0, 1 << 30)));
+      place->setSingleStep(window ? kWindow : 1);
+      place->setKeyboardTracking(!window);
+      const QFontMetrics metrics(place->font());
+      place->setFixedWidth(std::max(m_shape[axis] > 100 ? 56 : 44, metrics.horizontalAdvance(QString::number(most)) + 34));
+      place->setToolTip(window ? tr("Where the %1 of %2 that are shown begin").arg(kWindow).arg(m_shape[axis])
+                               : tr("0 to %1").arg(most));
+      place->setAccessibleName(window ? tr("First of axis %1").arg(axis) : tr("Axis %1").arg(axis));
       leaveWheelToPage(place);
       connect(place, &QSpinBox::valueChanged, this, &TensorView::sliceWanted);
       m_choices->addWidget(place);
-      m_places.push_back(place);
-    } else {
+    }
+    if (window) {
+      auto* end = label(QStringLiteral(":%1").arg(kWindow));
+      end->setFont(m_theme->mono(13));
+      m_choices->addWidget(end);
+      connect(m_places.back(), &QSpinBox::valueChanged, end,
+              [end](int from) { end->setText(QStringLiteral(":%1").arg(from + kWindow)); });
+    } else if (shown) {
       add(QStringLiteral(":"));
     }
     if (axis + 1 < m_shape.size()) add(QStringLiteral(","));
@@ -335,9 +355,10 @@ protocol::TensorRequest TensorView::request() const {
   protocol::TensorRequest out;
   out.tensor = m_name.toStdString();
   for (std::size_t axis = 0; axis < m_shape.size(); ++axis) {
-    const std::int64_t at = axis < m_places.size() ? m_places[axis]->value() : 0;
+    const QSpinBox* const chosen = place(axis);
+    const std::int64_t at = chosen ? chosen->value() : 0;
     out.begin.push_back(at);
-    out.end.push_back(axis < m_places.size() ? at + 1 : std::min<std::int64_t>(m_shape[axis], 256));
+    out.end.push_back(axis + 2 < m_shape.size() ? at + 1 : std::min(m_shape[axis], at + kWindow));
   }
   return out;
 }
@@ -354,7 +375,8 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   const bool scalar = slice.shape.empty() && values.size() == 1;
   if (scalar) m_number->setText(significant(values.front(), 7));
   m_image->scale = std::max(std::abs(slice.min), std::abs(slice.max));
-  m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page);
+  const auto first = [&](std::size_t fromEnd) { return rank >= fromEnd ? slice.begin[rank - fromEnd] : 0; };
+  m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page, first(2), first(1));
   m_histogram->slice = slice;
   m_step = slice.step;
   // Rich text takes a narrow space, that between the digits of a number too, for one to break a line at.

@@ -24,8 +24,11 @@ class TensorModel : public QAbstractTableModel {
   Q_OBJECT
  public:
   using QAbstractTableModel::QAbstractTableModel;
-  // `scale`: what is coloured fully; `page`: the ground that colours are mixed into.
-  void set(std::vector<double> values, int rows, int columns, double scale = 0, const QColor& page = {});
+  // `scale`: what is coloured fully; `page`: the ground that colours are mixed into. The first row and column have these numbers.
+  void set(std::vector<double> values, int rows, int columns, double scale = 0, const QColor& page = {}, std::int64_t firstRow = 0,
+           std::int64_t firstColumn = 0);
+  std::int64_t firstRow() const { return m_firstRow; }
+  std::int64_t firstColumn() const { return m_firstColumn; }
   void setPage(const QColor& page);
   int rowCount(const QModelIndex& = {}) const override { return m_rows; }
   int columnCount(const QModelIndex& = {}) const override { return m_columns; }
@@ -35,6 +38,7 @@ class TensorModel : public QAbstractTableModel {
  private:
   std::vector<double> m_values;
   int m_rows = 0, m_columns = 0;
+  std::int64_t m_firstRow = 0, m_firstColumn = 0;
   double m_scale = 0;
   QColor m_page;
 };
@@ -56,9 +60,11 @@ class TensorView : public QWidget {
   QString number() const;  // of a tensor without axes; empty: it has axes, or no value yet
   QString facts() const;
   QString note() const;
-  bool old() const;  // what is shown is not of now
+  bool old() const;                             // what is shown is not of now
+  static constexpr std::int64_t kWindow = 256;  // of an axis that is shown, at once
+  // Of one of the last two axes where the window on it begins; null: all of it is shown.
   QSpinBox* place(std::size_t axis) const { return axis < m_places.size() ? m_places[axis] : nullptr; }
-  // What to ask for now: the whole of the last two axes at the chosen place.
+  // What to ask for now: the last two axes, or a window of them, at the chosen place.
   protocol::TensorRequest request() const;
   const TensorModel* model() const { return m_model; }
 
@@ -78,8 +84,8 @@ class TensorView : public QWidget {
   const Theme* m_theme;
   QString m_name;
   std::vector<std::int64_t> m_shape;
-  std::int64_t m_step = -1;  // of the values shown
-  std::vector<QSpinBox*> m_places;
+  std::int64_t m_step = -1;         // of the values shown
+  std::vector<QSpinBox*> m_places;  // of each axis; null: there is nothing to choose
   WrapLayout* m_choices;
   ElidedLabel* m_title = nullptr;  // of a narrow one
   QLabel* m_number;

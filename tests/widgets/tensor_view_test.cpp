@@ -4,6 +4,7 @@
 
 #include <QCoreApplication>
 #include <QLabel>
+#include <QSpinBox>
 #include <QTableView>
 #include <QTextDocument>
 #include <algorithm>
@@ -40,6 +41,39 @@ TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
   show(200);
   EXPECT_GT(table->viewport()->height(), 300);
   EXPECT_LT(table->viewport()->height(), 480);
+}
+
+// More rows or columns than are shown at once: a window of them, moved by its first one.
+TEST_F(Tuning, ALargeTensorIsLookedAtThroughAWindow) {
+  TensorView view(&theme, false);
+  view.resize(900, 400);
+  view.show();
+  view.setTensor("Y", {3, 1000, 200});
+  ASSERT_TRUE(view.place(0) && view.place(1));
+  EXPECT_FALSE(view.place(2)) << "all of it is shown";
+  using Places = std::vector<std::int64_t>;
+  EXPECT_EQ(view.request().begin, (Places{0, 0, 0}));
+  EXPECT_EQ(view.request().end, (Places{1, 256, 200}));
+  int wanted = 0;
+  QObject::connect(&view, &TensorView::sliceWanted, [&] { ++wanted; });
+  view.place(1)->stepUp();
+  EXPECT_EQ(wanted, 1);
+  EXPECT_EQ(view.request().begin, (Places{0, 256, 0}));
+  EXPECT_EQ(view.request().end, (Places{1, 512, 200}));
+  const auto ends = [&] {
+    QStringList words;
+    for (const QLabel* l : view.findChildren<QLabel*>())
+      if (l->text().startsWith(':')) words << l->text();
+    return words;
+  };
+  EXPECT_TRUE(ends().contains(":512")) << ends().join(' ').toStdString();
+  for (int i = 0; i < 9; ++i) view.place(1)->stepUp();
+  EXPECT_EQ(view.request().end, (Places{1, 1000, 200})) << "the last window is whole";
+  TensorSlice slice;
+  slice.tensor = "Y", slice.shape = {3, 1000, 200}, slice.begin = view.request().begin, slice.end = view.request().end;
+  view.setSlice(slice, std::vector<double>(256 * 200, 0.5));
+  EXPECT_EQ(view.model()->headerData(0, Qt::Vertical, Qt::DisplayRole).toInt(), 744);
+  EXPECT_EQ(view.model()->headerData(0, Qt::Horizontal, Qt::DisplayRole).toInt(), 0);
 }
 
 // As it is laid out: rich text makes common spaces of others.
