@@ -365,6 +365,8 @@ protocol::TensorRequest TensorView::request() const {
 
 void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double> values) {
   if (QString::fromStdString(slice.tensor) != m_name) return;
+  // Of another place, that another view looks at.
+  if (slice.shape == m_shape && slice.begin.size() == m_shape.size() && slice.begin != request().begin) return;
   std::int64_t rows = 1, columns = 1;
   const std::size_t rank = slice.begin.size();
   if (rank >= 1 && slice.end.size() == rank) columns = slice.end[rank - 1] - slice.begin[rank - 1];

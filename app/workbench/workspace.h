@@ -240,15 +240,17 @@ class Workspace : public QObject {
   std::vector<protocol::StepEvent> m_steps;
   std::vector<protocol::KernelSwapEvent> m_swaps;
   std::vector<protocol::EvalEvent> m_evals;
-  QSet<QString> m_slices;  // asked for by refreshSlice()
+  using Place = std::pair<std::string, std::vector<std::int64_t>>;  // tensor, and where what is looked at of it begins
+  static Place placeOf(const protocol::TensorRequest& request) { return {request.tensor, request.begin}; }
+  std::set<Place> m_slices;  // asked for by refreshSlice()
   struct Values {
     protocol::TensorSlice slice;
     std::vector<double> values;
     std::uint64_t asked = 0;
   };
-  std::uint64_t m_asked = 0;                                   // slices so far: what an earlier question brings late is older
-  std::map<std::string, Values> m_values;                      // the last of each tensor: an engine that ends takes none with it
-  std::map<std::string, protocol::TensorRequest> m_postponed;  // that came while no engine ran
+  std::uint64_t m_asked = 0;                             // slices so far: what an earlier question brings late is older
+  std::map<Place, Values> m_values;                      // the last of each: an engine that ends takes none with it
+  std::map<Place, protocol::TensorRequest> m_postponed;  // that came while no engine ran
   // The last answers, for who asks while no engine runs: by tensor, and of each subgraph as it was found.
   std::map<std::string, protocol::Expression> m_expressions;
   std::map<std::string, protocol::Space> m_spaces;

@@ -268,10 +268,9 @@ void Workspace::wantProfile() {
 
 // The last values stand in for those that cannot be had.
 bool Workspace::showLastSlice(const TensorRequest& asked) {
-  const auto last = m_values.find(asked.tensor);
+  const auto last = m_values.find(placeOf(asked));
   const TensorInfo* now = tensor(asked.tensor);
-  if (last == m_values.end() || !now || last->second.slice.shape != now->shape || last->second.slice.begin != asked.begin)
-    return false;
+  if (last == m_values.end() || !now || last->second.slice.shape != now->shape) return false;
   const Values shown = last->second;
   Q_EMIT sliceArrived(shown.slice, shown.values);
   return true;
@@ -281,14 +280,14 @@ void Workspace::wantSlice(const TensorRequest& request) {
   if (request.tensor.empty()) return;
   if (m_engine->state() != EngineLink::State::Ready) {
     const QString tensor = QString::fromStdString(request.tensor);
-    m_slices.remove(tensor);
-    m_postponed[request.tensor] = request;
+    m_slices.erase(placeOf(request));
+    m_postponed[placeOf(request)] = request;
     if (showLastSlice(request)) Q_EMIT sliceFailed(tensor, tr("No engine runs."));
     return;
   }
   ask(request,
       [this, asked = request, tensor = QString::fromStdString(request.tensor), turn = ++m_asked](const Envelope& envelope) {
-        m_slices.remove(tensor);
+        m_slices.erase(placeOf(asked));
         if (const auto* error = std::get_if<Failed>(&envelope.message)) {
           if (error->stage == "revision" || error->stage == "gone") return;
           // What the engine says now marks the last ones as old.
@@ -297,10 +296,11 @@ void Workspace::wantSlice(const TensorRequest& request) {
           return;
         }
         if (const auto* slice = std::get_if<TensorSlice>(&envelope.message)) {
-          if (const auto last = m_values.find(slice->tensor); last != m_values.end() && last->second.asked > turn) return;
+          const Place place{slice->tensor, slice->begin};
+          if (const auto last = m_values.find(place); last != m_values.end() && last->second.asked > turn) return;
           constexpr std::size_t kMostKept = 64;  // slices of 256 by 256
-          if (m_values.size() >= kMostKept && !m_values.contains(slice->tensor)) m_values.erase(m_values.begin());
-          Values& kept = m_values[slice->tensor] = {*slice, unpackValues(envelope.binary), turn};
+          if (m_values.size() >= kMostKept && !m_values.contains(place)) m_values.erase(m_values.begin());
+          Values& kept = m_values[place] = {*slice, unpackValues(envelope.binary), turn};
           Q_EMIT sliceArrived(kept.slice, kept.values);
           Q_EMIT milestone(QStringLiteral("tensor"));
         }
@@ -308,9 +308,7 @@ void Workspace::wantSlice(const TensorRequest& request) {
 }
 
 void Workspace::refreshSlice(const TensorRequest& request) {
-  const QString tensor = QString::fromStdString(request.tensor);
-  if (m_slices.contains(tensor)) return;
-  m_slices.insert(tensor);
+  if (!m_slices.insert(placeOf(request)).second) return;
   wantSlice(request);
 }
 
@@ -426,7 +424,7 @@ void Workspace::handle(const Envelope& envelope) {
     if (m_current) m_selection->setSpans(m_analysis.spans);
     Q_EMIT analysed();
     m_live = false;
-    for (const auto& [tensor, request] : std::exchange(m_postponed, {})) wantSlice(request);
+    for (const auto& [place, request] : std::exchange(m_postponed, {})) wantSlice(request);
     Q_EMIT milestone(QStringLiteral("analysis"));
     return;
   }

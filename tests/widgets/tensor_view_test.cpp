@@ -74,6 +74,11 @@ TEST_F(Tuning, ALargeTensorIsLookedAtThroughAWindow) {
   view.setSlice(slice, std::vector<double>(256 * 200, 0.5));
   EXPECT_EQ(view.model()->headerData(0, Qt::Vertical, Qt::DisplayRole).toInt(), 744);
   EXPECT_EQ(view.model()->headerData(0, Qt::Horizontal, Qt::DisplayRole).toInt(), 0);
+  // What another view of the tensor looks at is not shown under this place.
+  TensorSlice other = slice;
+  other.begin = {1, 0, 0}, other.end = {2, 256, 200};
+  view.setSlice(other, std::vector<double>(256 * 200, -3));
+  EXPECT_EQ(view.model()->data(view.model()->index(0, 0), Qt::UserRole).toDouble(), 0.5);
 }
 
 // As it is laid out: rich text makes common spaces of others.
