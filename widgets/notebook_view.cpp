@@ -316,7 +316,7 @@ void NotebookView::showFound(bool reveal) {
       const QPoint there = cell->editor()->mapTo(m_content, at);
       ensureVisible(there.x(), there.y(), 0, viewport()->height() / 4);
     } else {
-      ensureWidgetVisible(cell, 0, 40);
+      showCell(cell);
     }
   }
   Q_EMIT foundChanged();
@@ -541,7 +541,7 @@ void NotebookView::activateBeside(int direction) {
   if ((direction < 0 && index == 0) || (direction > 0 && index + 1 >= m_cells.size())) return;
   CellView* next = m_cells[index + static_cast<std::size_t>(direction)];
   activate(next->id(), false);
-  ensureWidgetVisible(next, 0, 40);
+  showCell(next);
 }
 
 std::size_t NotebookView::caretByte() const {
@@ -559,8 +559,12 @@ void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
     if (focus) activate(cell.id, edit && v->kind() == CellKind::Code);
     if (v->kind() == CellKind::Code) v->editor()->moveCaretTo(byte > cell.bodyBegin ? byte - cell.bodyBegin : 0);
     // The layout of a cell that was just made is not there yet.
-    QTimer::singleShot(
-        0, v, [this, v] { ensureWidgetVisible(v->editor()->isVisible() ? static_cast<QWidget*>(v->editor()) : v, 0, 40); });
+    QTimer::singleShot(0, v, [this, v, at = byte > v->bodyBegin ? byte - v->bodyBegin : 0] {
+      ExpressionEditor* editor = v->editor();
+      if (!editor->isVisible()) return showCell(v);
+      if (editor->height() < viewport()->height()) return ensureWidgetVisible(editor, 0, 40);
+      ensureVisible(0, editor->mapTo(m_content, editor->rectOf(at).center()).y(), 0, viewport()->height() / 4);
+    });
     return;
   }
 }
@@ -588,6 +592,14 @@ void NotebookView::followCaret(CellView* v) {
   layOutAround(editor);
   ensureVisible(0, caret().bottom(), 0, kMargin);
   ensureVisible(0, caret().top(), 0, kMargin);
+}
+
+// All of it, or its head.
+void NotebookView::showCell(const CellView* cell) {
+  constexpr int kMargin = 40;
+  const int top = cell->mapTo(m_content, QPoint(0, 0)).y();
+  ensureVisible(0, top + cell->height(), 0, kMargin);
+  ensureVisible(0, top, 0, kMargin);
 }
 
 void NotebookView::bringIntoSight(QWidget* part) {
@@ -651,7 +663,7 @@ void NotebookView::insertBelow() {
   followDocument();
   activate(id, false);
   Q_EMIT edited();
-  if (CellView* v = view(id)) QTimer::singleShot(0, v, [this, v] { ensureWidgetVisible(v, 0, 40); });
+  if (CellView* v = view(id)) QTimer::singleShot(0, v, [this, v] { showCell(v); });
 }
 
 void NotebookView::removeActive() {

@@ -26,6 +26,7 @@ class NotebookView : public QScrollArea {
   void followDocument();
   // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
   void scrollToByte(std::size_t byte, bool focus, bool edit = true);
+  void showCell(const CellView* cell);                          // in sight: all of it, or its head
   void bringIntoSight(QWidget* part);                           // of a cell; one that was made just now, too
   void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
 

@@ -124,7 +124,9 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   setAxis(plot->xAxis, range, axis == TrainingAxis::Time ? secondTick : countTick);
   const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
-  const double room = std::min(0.65, (widest.horizontalAdvance(QObject::tr("held out 100.0 %")) + 14) / width);
+  const double words = std::max(widest.horizontalAdvance(QObject::tr("held out 100.0 %")),
+                                widest.horizontalAdvance(QObject::tr("mean loss %1").arg(significant(1.23e-05, 3))));
+  const double room = std::min(0.65, (words + 14) / width);
   plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
 }
 

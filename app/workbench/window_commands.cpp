@@ -509,7 +509,7 @@ void MainWindow::runCell(CellId id, bool resume) {
 
 void MainWindow::showCell(CellId id) {
   m_tab->notebook->activate(id, false);
-  if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->ensureWidgetVisible(v, 0, 40);
+  if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->showCell(v);
 }
 
 // By menu or button, for who then writes; the notebook's own key leaves the cell to further keys.
@@ -731,7 +731,7 @@ void MainWindow::openPalette(bool everything) {
                          cell.kind == CellKind::Code ? tr("cell %1").arg(number) : tr("text"), [this, id = cell.id] {
                            showPage(Page::Author);
                            m_tab->notebook->activate(id, false);
-                           if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->ensureWidgetVisible(v, 0, 40);
+                           if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->showCell(v);
                          }});
     }
     for (const auto& node : m_explain->graph()->graph().nodes)

@@ -585,7 +585,8 @@ TEST_F(Tuning, TheLinesOfALossAreNamedAtTheirEnds) {
         const double end = plot.plot()->xAxis->coordToPixel(static_cast<double>(steps.back().step));
         for (const auto& [text, rect] : labels) {
           EXPECT_GT(rect.left(), end) << text.toStdString();
-          EXPECT_LE(rect.right(), plot.plot()->width()) << text.toStdString();
+          EXPECT_LE(rect.right(), plot.plot()->axisRect()->rect().right() + 1)
+              << text.toStdString() << ", over the accuracy's axis";
           EXPECT_GE(rect.top(), 0) << text.toStdString();
           EXPECT_LE(rect.bottom(), plot.plot()->height()) << text.toStdString();
           for (const auto& [other, place] : labels) {

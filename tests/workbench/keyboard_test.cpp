@@ -147,6 +147,13 @@ TEST_F(Keyboard, ThePageFollowsTheCaretThroughACellThatIsHigher) {
   EXPECT_TRUE(press(Qt::Key_Up, {}, 60));
   EXPECT_TRUE(press(Qt::Key_Home, Qt::ControlModifier, 1));
   EXPECT_TRUE(press(Qt::Key_Down, {}, 70));
+  page->scrollToByte(document().text().find("let a5 "), false);
+  EXPECT_TRUE(wait([&] {
+    const int y =
+        editor->mapTo(page->viewport(), editor->rectOf(document().text().find("let a5 ") - cell(0)->bodyBegin).center()).y();
+    return y >= 0 && y < page->viewport()->height();
+  }));
+  EXPECT_TRUE(press(Qt::Key_Down, {}, 40));
   // Scrolled away from, it comes back with what is typed.
   page->verticalScrollBar()->setValue(0);
   ASSERT_FALSE(inSight());

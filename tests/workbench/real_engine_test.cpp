@@ -167,6 +167,12 @@ TEST_F(RealEngine, OfACellHigherThanThePageTheResultComesIntoSight) {
     const int end = values->mapTo(page, QPoint(0, values->height())).y();
     return values->model()->rowCount() == 4 && end > values->height() && end <= page->height();
   }));
+  // Gone to, it is its head that is seen.
+  clickInOutline(QStringLiteral("1  W, A"));
+  EXPECT_TRUE(wait([&] {
+    const int top = cell(0)->mapTo(page, QPoint(0, 0)).y();
+    return top >= 0 && top < page->height() / 2;
+  }));
 }
 
 TEST_F(RealEngine, WhatACellShowsComesIntoSightWhereTheCellIsLookedAt) {
