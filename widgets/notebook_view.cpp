@@ -82,7 +82,7 @@ CellView* NotebookView::make(const Cell& cell) {
     if (v->editor()->hasFocus()) {
       m_keptInSight = nullptr;
       // What is typed makes the editor higher behind this.
-      QTimer::singleShot(0, v, [this, v] { followCaret(v); });
+      QTimer::singleShot(0, v, [this, v, pressed = QGuiApplication::mouseButtons() != Qt::NoButton] { followCaret(v, pressed); });
     }
     if (!m_editing || m_active != v->id()) return;
     forgetCommand();
@@ -579,8 +579,9 @@ void NotebookView::layOutAround(QWidget* part) {
   m_layout->activate();
 }
 
-// In a cell that is higher than the page.
-void NotebookView::followCaret(CellView* v) {
+// In a cell that is higher than the page. Under a pressed button the page stays as long as some of the caret is seen: a click selects
+// nothing, and another one meets the same line.
+void NotebookView::followCaret(CellView* v, bool pressed) {
   constexpr int kMargin = 24;
   ExpressionEditor* editor = v->editor();
   if (!editor->hasFocus()) return;
@@ -588,7 +589,9 @@ void NotebookView::followCaret(CellView* v) {
     return QRect(editor->viewport()->mapTo(m_content, editor->cursorRect().topLeft()), editor->cursorRect().size());
   };
   const QRect seen(m_content->mapTo(viewport(), caret().topLeft()), caret().size());
-  if (seen.top() >= 0 && seen.bottom() < viewport()->height()) return;
+  const int page = viewport()->height();
+  const bool whole = seen.top() >= 0 && seen.bottom() < page, some = seen.bottom() >= 0 && seen.top() < page;
+  if (pressed ? some : whole) return;
   layOutAround(editor);
   ensureVisible(0, caret().bottom(), 0, kMargin);
   ensureVisible(0, caret().top(), 0, kMargin);

@@ -154,6 +154,18 @@ TEST_F(Keyboard, ThePageFollowsTheCaretThroughACellThatIsHigher) {
     return y >= 0 && y < page->viewport()->height();
   }));
   EXPECT_TRUE(press(Qt::Key_Down, {}, 40));
+  // A click on a line that the page cuts moves nothing under the pointer.
+  const QRect line = editor->cursorRect();
+  const int cut = editor->viewport()->mapTo(page->widget(), line.topLeft()).y() + line.height() / 2;
+  page->verticalScrollBar()->setValue(cut);
+  const QPoint below(line.center().x(), line.bottom() - 2);
+  QTest::mousePress(editor->viewport(), Qt::LeftButton, {}, below);
+  QCoreApplication::processEvents();
+  EXPECT_EQ(page->verticalScrollBar()->value(), cut);
+  QTest::mouseRelease(editor->viewport(), Qt::LeftButton, {}, below);
+  QCoreApplication::processEvents();
+  EXPECT_EQ(page->verticalScrollBar()->value(), cut);
+  EXPECT_FALSE(editor->textCursor().hasSelection());
   // Scrolled away from, it comes back with what is typed.
   page->verticalScrollBar()->setValue(0);
   ASSERT_FALSE(inSight());
