@@ -492,6 +492,16 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
     return Q_EMIT leaveUp();
   if (plain && event->key() == Qt::Key_Down && textCursor().blockNumber() == blockCount() - 1 && !textCursor().hasSelection())
     return Q_EMIT leaveDown();
+  // The editor is as high as its text: a page is what is seen of it.
+  if (const bool up = event->key() == Qt::Key_PageUp;
+      (up || event->key() == Qt::Key_PageDown) && !(event->modifiers() & (Qt::ControlModifier | Qt::AltModifier))) {
+    const int lines = visibleRegion().boundingRect().height() / std::max(1, fontMetrics().lineSpacing()) - 1;
+    QTextCursor cursor = textCursor();
+    cursor.movePosition(up ? QTextCursor::Up : QTextCursor::Down,
+                        event->modifiers() & Qt::ShiftModifier ? QTextCursor::KeepAnchor : QTextCursor::MoveAnchor,
+                        std::max(1, lines));
+    return setTextCursor(cursor);
+  }
   const bool had = hasFocus();
   QPlainTextEdit::keyPressEvent(event);
   if (had && !hasFocus()) {

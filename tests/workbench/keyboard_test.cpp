@@ -146,6 +146,13 @@ TEST_F(Keyboard, ThePageFollowsTheCaretThroughACellThatIsHigher) {
   EXPECT_TRUE(press(Qt::Key_Return, {}, 30)) << "lines that were not there";
   EXPECT_TRUE(press(Qt::Key_Up, {}, 60));
   EXPECT_TRUE(press(Qt::Key_Home, Qt::ControlModifier, 1));
+  EXPECT_TRUE(press(Qt::Key_PageDown, {}, 1));
+  const int lines = page->viewport()->height() / editor->fontMetrics().lineSpacing();
+  EXPECT_NEAR(editor->textCursor().blockNumber(), lines, lines / 3) << "a page is what is seen";
+  EXPECT_TRUE(press(Qt::Key_PageDown, Qt::ShiftModifier, 1));
+  EXPECT_TRUE(editor->textCursor().hasSelection());
+  EXPECT_TRUE(press(Qt::Key_PageUp, {}, 4));
+  EXPECT_EQ(editor->textCursor().blockNumber(), 0);
   EXPECT_TRUE(press(Qt::Key_Down, {}, 70));
   page->scrollToByte(document().text().find("let a5 "), false);
   EXPECT_TRUE(wait([&] {
