@@ -351,6 +351,18 @@ void NotebookView::findNext(int direction) {
   showFound(true);
 }
 
+bool NotebookView::step(const QString& text, bool exact, int direction) {
+  const CellView* active = m_editing ? view(m_active) : nullptr;
+  const auto chosen = active ? active->editor()->selectionBytes() : std::pair<std::size_t, std::size_t>();
+  find(text, exact);
+  const auto [cell, place] = placeFound(m_foundHere);
+  // The first one behind the caret is the next one, unless it is the one that was gone to last.
+  if (cell && (direction < 0 || (cell == active && cell->found().places[place] == chosen))) findNext(direction);
+  if (cell) goToFound();
+  find({}, false);
+  return cell;
+}
+
 void NotebookView::replaceFound(const QString& with) {
   const auto [cell, place] = placeFound(m_foundHere);
   if (!cell || m_readOnly) return;

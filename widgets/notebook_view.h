@@ -33,6 +33,8 @@ class NotebookView : public QScrollArea {
   // ---- find and replace, in what the cells' fields show
   void find(const QString& text, bool exact);  // from the caret on; an empty text ends it
   void findNext(int direction);
+  // Goes to the next place (1) or the one before (-1) without a search that is open; false: there is none.
+  bool step(const QString& text, bool exact, int direction);
   void replaceFound(const QString& with);  // and goes to the next
   // What stands about a definition: the comment above its line or behind it, else the Markdown that its cell follows, its last paragraph.
   QString aboutAt(std::uint32_t byte) const;

@@ -325,7 +325,8 @@ void TensorView::showChoices() {
     if (!shown || window) {
       const std::int64_t most = window ? m_shape[axis] - kWindow : m_shape[axis] - 1;
       auto* place = m_places.back() = new QSpinBox;
-      place->setRange(0, static_cast<int>(std::clamp<std::int64_t>(most, 0, 1 << 30)));
+      // A row within the last window may be asked for, too.
+      place->setRange(0, static_cast<int>(std::clamp<std::int64_t>(m_shape[axis] - 1, 0, 1 << 30)));
       place->setSingleStep(window ? kWindow : 1);
       place->setKeyboardTracking(!window);
       const QFontMetrics metrics(place->font());
@@ -334,7 +335,8 @@ void TensorView::showChoices() {
                                : tr("0 to %1").arg(most));
       place->setAccessibleName(window ? tr("First of axis %1").arg(axis) : tr("Axis %1").arg(axis));
       leaveWheelToPage(place);
-      connect(place, &QSpinBox::valueChanged, this, &TensorView::sliceWanted);
+      connect(place, &QSpinBox::valueChanged, this,
+              [this, place, most](int value) { value > most ? place->setValue(static_cast<int>(most)) : Q_EMIT sliceWanted(); });
       m_choices->addWidget(place);
     }
     if (window) {
@@ -342,7 +344,7 @@ void TensorView::showChoices() {
       end->setFont(m_theme->mono(13));
       m_choices->addWidget(end);
       connect(m_places.back(), &QSpinBox::valueChanged, end,
-              [end](int from) { end->setText(QStringLiteral(":%1").arg(from + kWindow)); });
+              [end, place = m_places.back()] { end->setText(QStringLiteral(":%1").arg(place->value() + kWindow)); });
     } else if (shown) {
       add(QStringLiteral(":"));
     }

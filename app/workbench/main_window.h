@@ -188,6 +188,7 @@ class MainWindow : public QMainWindow {
   void openPalette(bool everything);
   void openFind(bool replace);
   void closeFind();
+  void stepFound(int direction);  // with the search open or not
   void openRename();
   void closeRename();
   void zoom(int steps);  // 0: back to 100 %

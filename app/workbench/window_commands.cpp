@@ -106,8 +106,8 @@ void MainWindow::makeActions() {
       "edit.find", tr("Find..."), one("Ctrl+F"), [this] { openFind(false); }, "search");
   add("edit.replace", tr("Replace..."), one("Ctrl+H"), [this] { openFind(true); });
   add("edit.rename", tr("Rename..."), one("F2"), [this] { openRename(); });
-  add("edit.findNext", tr("Next place found"), one("F3"), [this] { notebook()->findNext(1); });
-  add("edit.findPrevious", tr("Previous place found"), one("Shift+F3"), [this] { notebook()->findNext(-1); });
+  add("edit.findNext", tr("Next place found"), one("F3"), [this] { stepFound(1); });
+  add("edit.findPrevious", tr("Previous place found"), one("Shift+F3"), [this] { stepFound(-1); });
   group = tr("Cell");
   add(
       "cell.above", tr("Insert cell above"), {}, [this] { insertCell(&NotebookView::insertAbove); }, "", "A");
@@ -761,6 +761,14 @@ void MainWindow::openFind(bool replace) {
   if (text.contains(QChar::ParagraphSeparator)) text.clear();
   showPage(Page::Author);
   m_find->open(text, replace);
+}
+
+void MainWindow::stepFound(int direction) {
+  if (m_find->isVisible()) return notebook()->findNext(direction);
+  const QString text = m_find->field()->text();
+  if (text.isEmpty()) return openFind(false);
+  showPage(Page::Author);
+  if (!notebook()->step(text, m_find->exact(), direction)) setStatus("warning", tr("There is no \"%1\" here").arg(text));
 }
 
 void MainWindow::closeFind() {

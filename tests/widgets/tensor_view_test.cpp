@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QSpinBox>
 #include <QTableView>
+#include <QTest>
 #include <QTextDocument>
 #include <algorithm>
 #include <cmath>
@@ -69,6 +70,11 @@ TEST_F(Tuning, ALargeTensorIsLookedAtThroughAWindow) {
   EXPECT_TRUE(ends().contains(":512")) << ends().join(' ').toStdString();
   for (int i = 0; i < 9; ++i) view.place(1)->stepUp();
   EXPECT_EQ(view.request().end, (Places{1, 1000, 200})) << "the last window is whole";
+  EXPECT_TRUE(ends().contains(":1000"));
+  view.place(1)->selectAll();
+  QTest::keyClicks(view.place(1), "900");
+  QTest::keyClick(view.place(1), Qt::Key_Return);
+  EXPECT_EQ(view.place(1)->value(), 744) << "the window that has row 900";
   TensorSlice slice;
   slice.tensor = "Y", slice.shape = {3, 1000, 200}, slice.begin = view.request().begin, slice.end = view.request().end;
   view.setSlice(slice, std::vector<double>(256 * 200, 0.5));

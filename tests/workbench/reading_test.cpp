@@ -6,6 +6,7 @@
 #include <QScrollBar>
 #include <QSettings>
 #include <QTabBar>
+#include <set>
 
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
@@ -80,6 +81,31 @@ TEST_F(Reading, FindStartsAtTheCaretAndTakesWhatIsSelected) {
   EXPECT_EQ(window->finder()->countText(), "4 of 6");
   window->action("edit.findPrevious")->trigger();
   EXPECT_EQ(window->finder()->countText(), "3 of 6");
+}
+
+TEST_F(Reading, TheSearchGoesOnOnceItIsClosed) {
+  openWords();
+  window->action("edit.findNext")->trigger();
+  ASSERT_TRUE(window->finder()->isVisible()) << "nothing was looked for yet";
+  find("alpha");
+  QTest::keyClick(window->finder()->field(), Qt::Key_Escape);
+  const auto place = [&] {
+    for (CellView* v : window->notebook()->cells())
+      if (v->editor()->hasFocus()) return v->bodyBegin + v->editor()->selectionBytes().first;
+    return std::size_t(0);
+  };
+  std::vector<std::size_t> all;
+  for (int i = 0; i < 6; ++i) {
+    all.push_back(place());
+    EXPECT_EQ(QString::fromStdString(std::string(chosen())).toLower(), "alpha");
+    window->action("edit.findNext")->trigger();
+  }
+  EXPECT_EQ(std::set<std::size_t>(all.begin(), all.end()).size(), 6u);
+  EXPECT_EQ(place(), all[0]) << "round";
+  window->action("edit.findPrevious")->trigger();
+  EXPECT_EQ(place(), all[5]);
+  EXPECT_FALSE(window->finder()->isVisible());
+  for (CellView* v : window->notebook()->cells()) EXPECT_TRUE(v->found().places.empty());
 }
 
 TEST_F(Reading, CapitalsCountWhereThatIsWished) {
