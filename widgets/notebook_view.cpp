@@ -605,16 +605,19 @@ void NotebookView::followCaret(CellView* v, bool pressed) {
   const bool whole = seen.top() >= 0 && seen.bottom() < page, some = seen.bottom() >= 0 && seen.top() < page;
   if (pressed ? some : whole) return;
   layOutAround(editor);
-  ensureVisible(0, caret().bottom(), 0, kMargin);
-  ensureVisible(0, caret().top(), 0, kMargin);
+  showSpan(caret().top(), caret().bottom(), kMargin);
 }
 
-// All of it, or its head.
+// All of it, or where it begins.
+void NotebookView::showSpan(int top, int bottom, int margin) {
+  ensureVisible(0, bottom, 0, margin);
+  ensureVisible(0, top, 0, margin);
+}
+
 void NotebookView::showCell(const CellView* cell) {
   constexpr int kMargin = 40;
   const int top = cell->mapTo(m_content, QPoint(0, 0)).y();
-  ensureVisible(0, top + cell->height(), 0, kMargin);
-  ensureVisible(0, top, 0, kMargin);
+  showSpan(top, top + cell->height(), kMargin);
 }
 
 void NotebookView::bringIntoSight(QWidget* part) {
@@ -630,8 +633,7 @@ void NotebookView::showKeptInSight() {
   if (const auto* cell = qobject_cast<const CellView*>(part); cell && cell->result() && cell->height() > viewport()->height())
     part = cell->result();
   const int top = part->mapTo(m_content, QPoint(0, 0)).y();
-  ensureVisible(0, top + part->height(), 0, 24);
-  ensureVisible(0, top, 0, 24);
+  showSpan(top, top + part->height(), 24);
 }
 
 // The cells have their new places once the page has laid them out.

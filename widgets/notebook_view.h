@@ -123,6 +123,7 @@ class NotebookView : public QScrollArea {
   void putAside(CellView* view);
   void followTyped(CellId id, std::size_t byte);
   void layOutAround(QWidget* part);
+  void showSpan(int top, int bottom, int margin);  // px of the content
   void followCaret(CellView* view, bool pressed);
   void showKeptInSight();
   void layOutCells();  // now, also where nobody sees them

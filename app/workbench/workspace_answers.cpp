@@ -299,7 +299,8 @@ void Workspace::wantSlice(const TensorRequest& request) {
           const Place place{slice->tensor, slice->begin};
           if (const auto last = m_values.find(place); last != m_values.end() && last->second.asked > turn) return;
           constexpr std::size_t kMostKept = 64;  // slices of 256 by 256
-          if (m_values.size() >= kMostKept && !m_values.contains(place)) m_values.erase(m_values.begin());
+          if (m_values.size() >= kMostKept && !m_values.contains(place))
+            m_values.erase(std::ranges::min_element(m_values, {}, [](const auto& kept) { return kept.second.asked; }));
           Values& kept = m_values[place] = {*slice, unpackValues(envelope.binary), turn};
           Q_EMIT sliceArrived(kept.slice, kept.values);
           Q_EMIT milestone(QStringLiteral("tensor"));

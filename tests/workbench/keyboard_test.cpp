@@ -123,62 +123,6 @@ TEST_F(Keyboard, MenusOpen) {
 }
 
 // Whatever is hidden with the keyboard, it does not come to a button of the toolbar that the next Space would press.
-TEST_F(Keyboard, ThePageFollowsTheCaretThroughACellThatIsHigher) {
-  std::string text = "# %%\nlet a0 = 1\n";
-  for (int i = 1; i < 90; ++i) text += "let a" + std::to_string(i) + " = a" + std::to_string(i - 1) + "\n";
-  write(text);
-  openChecked();
-  window->resize(1300, 560);
-  NotebookView* page = window->notebook();
-  ExpressionEditor* editor = cell(0)->editor();
-  page->activate(cell(0)->id(), true);
-  const auto inSight = [&] {
-    const int y = editor->viewport()->mapTo(page->viewport(), editor->cursorRect().center()).y();
-    return y >= 0 && y < page->viewport()->height();
-  };
-  ASSERT_GT(editor->height(), page->viewport()->height());
-  const auto press = [&](Qt::Key key, Qt::KeyboardModifiers modifiers, int times) {
-    for (int i = 0; i < times; ++i) QTest::keyClick(editor, key, modifiers);
-    return wait(inSight);
-  };
-  EXPECT_TRUE(press(Qt::Key_End, Qt::ControlModifier, 1));
-  EXPECT_GT(page->verticalScrollBar()->value(), 0);
-  EXPECT_TRUE(press(Qt::Key_Return, {}, 30)) << "lines that were not there";
-  EXPECT_TRUE(press(Qt::Key_Up, {}, 60));
-  EXPECT_TRUE(press(Qt::Key_Home, Qt::ControlModifier, 1));
-  EXPECT_TRUE(press(Qt::Key_PageDown, {}, 1));
-  const int lines = page->viewport()->height() / editor->fontMetrics().lineSpacing();
-  EXPECT_NEAR(editor->textCursor().blockNumber(), lines, lines / 3) << "a page is what is seen";
-  EXPECT_TRUE(press(Qt::Key_PageDown, Qt::ShiftModifier, 1));
-  EXPECT_TRUE(editor->textCursor().hasSelection());
-  EXPECT_TRUE(press(Qt::Key_PageUp, {}, 4));
-  EXPECT_EQ(editor->textCursor().blockNumber(), 0);
-  EXPECT_TRUE(press(Qt::Key_Down, {}, 70));
-  page->scrollToByte(document().text().find("let a5 "), false);
-  EXPECT_TRUE(wait([&] {
-    const int y =
-        editor->mapTo(page->viewport(), editor->rectOf(document().text().find("let a5 ") - cell(0)->bodyBegin).center()).y();
-    return y >= 0 && y < page->viewport()->height();
-  }));
-  EXPECT_TRUE(press(Qt::Key_Down, {}, 40));
-  // A click on a line that the page cuts moves nothing under the pointer.
-  const QRect line = editor->cursorRect();
-  const int cut = editor->viewport()->mapTo(page->widget(), line.topLeft()).y() + line.height() / 2;
-  page->verticalScrollBar()->setValue(cut);
-  const QPoint below(line.center().x(), line.bottom() - 2);
-  QTest::mousePress(editor->viewport(), Qt::LeftButton, {}, below);
-  QCoreApplication::processEvents();
-  EXPECT_EQ(page->verticalScrollBar()->value(), cut);
-  QTest::mouseRelease(editor->viewport(), Qt::LeftButton, {}, below);
-  QCoreApplication::processEvents();
-  EXPECT_EQ(page->verticalScrollBar()->value(), cut);
-  EXPECT_FALSE(editor->textCursor().hasSelection());
-  // Scrolled away from, it comes back with what is typed.
-  page->verticalScrollBar()->setValue(0);
-  ASSERT_FALSE(inSight());
-  EXPECT_TRUE(press(Qt::Key_X, {}, 1));
-}
-
 TEST_F(Keyboard, SpaceUndoesNothingByAccident) {
   openChecked();
   QTest::keyClicks(editing(1), "#");

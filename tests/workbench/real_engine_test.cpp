@@ -154,50 +154,6 @@ TEST_F(RealEngine, WhatATrainingDoesNotKeepIsNoWordOnceItsEngineIsGone) {
   EXPECT_TRUE(wait([&] { return values->note().contains("run its cell"); })) << values->note().toStdString();
 }
 
-TEST_F(RealEngine, OfACellHigherThanThePageTheResultComesIntoSight) {
-  std::string text = "# %%\nlet N = 4\nparam W[N, N] = normal(0, 1)\n";
-  for (int i = 0; i < 60; ++i) text += "# line " + std::to_string(i) + "\n";
-  openChecked(text + "A[i, j] = W[i, j] * 2\nshow A\n");
-  window->resize(1300, 640);
-  compute(0);
-  const QWidget* page = window->notebook()->viewport();
-  ASSERT_GT(cell(0)->height(), page->height());
-  EXPECT_TRUE(wait([&] {
-    const TensorView* values = cell(0)->tensorView();
-    const int end = values->mapTo(page, QPoint(0, values->height())).y();
-    return values->model()->rowCount() == 4 && end > values->height() && end <= page->height();
-  }));
-  // Gone to, it is its head that is seen.
-  clickInOutline(QStringLiteral("1  W, A"));
-  EXPECT_TRUE(wait([&] {
-    const int top = cell(0)->mapTo(page, QPoint(0, 0)).y();
-    return top >= 0 && top < page->height() / 2;
-  }));
-}
-
-TEST_F(RealEngine, WhatACellShowsComesIntoSightWhereTheCellIsLookedAt) {
-  openChecked();
-  window->resize(1300, 640);
-  NotebookView* page = window->notebook();
-  const auto inSight = [&](std::size_t i) {
-    const TensorView* values = cell(i)->tensorView();
-    const int end = values->mapTo(page->viewport(), QPoint(0, values->height())).y();
-    return values->isVisible() && values->model()->rowCount() > 0 && end > 0 && end <= page->viewport()->height();
-  };
-  page->activate(cell(2)->id(), false);
-  page->ensureWidgetVisible(cell(2)->editor(), 0, 0);
-  compute(2);
-  EXPECT_TRUE(wait([&] { return inSight(2); }));
-  // Scrolled away from, a cell leaves the page where it is.
-  page->activate(cell(3)->id(), false);
-  QCoreApplication::processEvents();
-  page->verticalScrollBar()->setValue(0);
-  ASSERT_TRUE(cell(3)->visibleRegion().isEmpty());
-  run(3);
-  ASSERT_TRUE(wait([&] { return cell(3)->tensorView()->model()->rowCount() > 0; }));
-  EXPECT_EQ(page->verticalScrollBar()->value(), 0);
-}
-
 TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
   std::string text = kNotebook;
   text.replace(text.find("show A"), 6, "show W, A");

@@ -67,10 +67,10 @@ namespace {
 
 struct Recovery : Window {
   QTemporaryDir settings;
-  QString other() const {
-    QFile file(folder.filePath("other.nf"));
+  QString other(const char* name = "other.nf", const char* text = "# %%\nlet z = 3\n") const {
+    QFile file(folder.filePath(name));
     EXPECT_TRUE(file.open(QIODevice::WriteOnly));
-    file.write("# %%\nlet z = 3\n");
+    file.write(text);
     return file.fileName();
   }
   // Runs these steps in another process, which then is killed or, with `then`, stands while that runs.
@@ -365,11 +365,7 @@ TEST_F(Recovery, WhatWasOpenComesBackHoweverSoonTheWindowIsKilled) {
 }
 
 TEST_F(Recovery, AWindowStartedOnAFileOffersAllThatWasOpen) {
-  const QString second = other(), third = folder.filePath("third.nf");
-  QFile file(third);
-  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-  file.write("let t = 1\n");
-  file.close();
+  const QString second = other(), third = other("third.nf", "let t = 1\n");
   kill({"open", path(), "open", second});
   startWith(third);
   window->tellOfLeft();
@@ -389,11 +385,7 @@ TEST_F(Recovery, AWindowStartedOnAFileOffersAllThatWasOpen) {
 }
 
 TEST_F(Recovery, WhatWasOpenIsForgottenOnRequestAndBringsNothingElse) {
-  const QString second = other(), third = folder.filePath("third.nf");
-  QFile file(third);
-  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-  file.write("let t = 1\n");
-  file.close();
+  const QString second = other(), third = other("third.nf", "let t = 1\n");
   // Put away, it waits; an ordinary end meanwhile is none of its notebooks.
   kill({"open", path()});
   startWith(second);

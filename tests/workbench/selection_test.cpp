@@ -562,25 +562,6 @@ TEST_F(Selected, ADerivativeOnTheWayIsNotGreyWhenTheTextIsChecked) {
   }
 }
 
-TEST_F(Selected, ACellThatShowsWhatIsGivenFarAboveIsGoneTo) {
-  std::string text = "# %%\nparam W[4, 4] = normal(0, 1)\nparam V[4] = normal(0, 1)\n\n# %% [markdown]\n";
-  for (int i = 0; i < 60; ++i) text += "# Line " + std::to_string(i) + "\n#\n";
-  openWith(text + "\n# %%\nshow W\n\n# %%\nshow V\n");
-  window->resize(1300, 640);
-  ASSERT_TRUE(wait([&] { return window->workspace().idle() && window->inspector()->tensor() == "V"; }));
-  ASSERT_TRUE(cell(2)->visibleRegion().isEmpty());
-  QTreeWidgetItem* item = nullptr;
-  auto* tree = window->outline()->tree();
-  for (QTreeWidgetItemIterator it(tree); *it; ++it)
-    if ((*it)->text(0).endsWith("W") && (*it)->text(0) != "W") item = *it;  // the last cell of that name
-  ASSERT_TRUE(item);
-  tree->scrollToItem(item);
-  QTest::mouseClick(tree->viewport(), Qt::LeftButton, {}, tree->visualItemRect(item).center());
-  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "W"; }));
-  QTest::qWait(50);
-  EXPECT_FALSE(cell(2)->visibleRegion().isEmpty());
-}
-
 TEST_F(Selected, ANodeTakesThePlaceOfADecision) {
   openChecked();
   window->showPage(MainWindow::Page::Explain);
