@@ -44,7 +44,7 @@ class RoundTicker : public QCPAxisTicker {
       cut();
     }
     m_top = ticks.isEmpty() ? range.upper : ticks.back();
-    if (m_axis->orientation() == Qt::Horizontal) spread(ticks);
+    spread(ticks);
     return ticks;
   }
 
@@ -52,14 +52,17 @@ class RoundTicker : public QCPAxisTicker {
   QVector<double> createSubTickVector(int, const QVector<double>&) override { return {}; }
 
  private:
-  // Side by side labels take the more room the more they say: from the last one on, each that would run into the one after it goes.
+  // Labels side by side take the more room the more they say, and even steps draw together on a logarithmic axis: from the last label
+  // on, each that would run into the one after it goes.
   void spread(QVector<double>& ticks) const {
-    constexpr double kApart = 8;
+    const bool across = m_axis->orientation() == Qt::Horizontal;
+    const double apart = across ? 8 : 2;
     const QFontMetricsF metrics(m_axis->tickLabelFont());
     double free = HUGE_VAL;
     for (qsizetype i = ticks.size(); i-- > 0;) {
-      const double at = m_axis->coordToPixel(ticks[i]), half = metrics.horizontalAdvance(m_text(ticks[i], m_step, m_top)) / 2;
-      if (at + half + kApart > free) ticks.removeAt(i);
+      const double pixel = m_axis->coordToPixel(ticks[i]), at = across ? pixel : -pixel;
+      const double half = (across ? metrics.horizontalAdvance(m_text(ticks[i], m_step, m_top)) : metrics.height()) / 2;
+      if (at + half + apart > free) ticks.removeAt(i);
       else free = at - half;
     }
   }

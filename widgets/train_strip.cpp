@@ -507,8 +507,9 @@ void TrainStrip::setLost() {
   setRunning(false);
   m_title->setText(tr("Interrupted"));
   const QString ended = tr("ended with the engine; the curve is what arrived");
-  m_detail->setText(!m_checkpoint          ? ended + tr("; there is no checkpoint yet")
-                    : m_checkpointStep > 0 ? ended + tr("; the newest checkpoint is of step %1").arg(grouped(m_checkpointStep))
+  // What to go on from stands first: the rest gives way in a narrow panel.
+  m_detail->setText(!m_checkpoint          ? tr("there is no checkpoint yet; ") + ended
+                    : m_checkpointStep > 0 ? tr("newest checkpoint: step %1; ").arg(grouped(m_checkpointStep)) + ended
                                            : ended);
   showNewest();
   showPeer();

@@ -14,6 +14,7 @@ namespace nf {
 namespace {
 
 constexpr double kLongCompile = 1;  // seconds
+constexpr double kStepMoved = 0.1;  // of the duration of a step that the search was told of last
 
 class WorkerEvaluator final : public Evaluator {
  public:
@@ -194,6 +195,7 @@ void TuningService::start() {
   m_impl->exploreThread = std::jthread([this](std::stop_token s) { m_impl->explore(s); });
   m_impl->compileThread = std::jthread([this](std::stop_token s) { m_impl->compileLoop(s); });
   m_impl->measureThread = std::jthread([this](std::stop_token s) { m_impl->measureLoop(s); });
+  m_impl->changed.notify_all();
 }
 
 void TuningService::pause() {
@@ -274,9 +276,11 @@ std::int64_t TuningService::roundOf(const Hash& subgraph, const Schedule& schedu
 void TuningService::stepDone(double seconds) {
   const std::lock_guard lock(m_impl->mutex);
   double& smooth = m_impl->stepSeconds;
-  const bool first = smooth == 0;
-  smooth = first ? seconds : 0.9 * smooth + 0.1 * seconds;
-  if (first) m_impl->changed.notify_all();
+  smooth = smooth == 0 ? seconds : 0.9 * smooth + 0.1 * seconds;
+  // What is worth a trial may be other kernels now.
+  if (std::abs(smooth - m_impl->stepSecondsTold) <= kStepMoved * m_impl->stepSecondsTold) return;
+  m_impl->stepSecondsTold = smooth;
+  m_impl->changed.notify_all();
 }
 
 void TuningService::seenInSteps(const Hash& subgraph, double microseconds) {

@@ -99,7 +99,7 @@ struct TuningService::Impl {
   bool started = false, paused = false, exploring = false;
   std::int64_t trialCount = 0;      // those that were asked for a time
   std::int64_t candidateCount = 0;  // of these, all but first kernels
-  double share = 0, stepSeconds = 0;
+  double share = 0, stepSeconds = 0, stepSecondsTold = 0;
   // Device time that may be spent now; falls below zero by what the last trial took.
   double credit = 0, spent = 0;
   bool waitingForBudget = false;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <set>
 #include <thread>
@@ -553,6 +554,35 @@ TEST_F(TuningServiceTest, TheStepDecidesWhichSubgraphIsTuned) {
   const auto states = s->states();
   EXPECT_GT(states[1].trials, 3 * states[0].trials);
   EXPECT_EQ(states[2].trials, 1);  // its baseline alone: nothing to win for the step
+}
+
+// A kernel that was not worth a trial beside long steps is worth some once others have made them short.
+TEST_F(TuningServiceTest, ShorterStepsAreAReasonToGoOn) {
+  m_options.deviceShare = 1;
+  m_options.lastWordInSteps = false;
+  const auto s = service();
+  s->add({task(8, 0.001)});
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  s->stepDone(0.01);
+  s->start();
+  ASSERT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  ASSERT_EQ(s->trials(), 1);
+  for (int i = 0; i < 100; ++i) s->stepDone(1e-6);
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  EXPECT_GT(s->trials(), 10);
+}
+
+TEST_F(TuningServiceTest, OtherWorkThatWaitsGoesOnWithTheStart) {
+  m_options.deviceShare = 1;
+  m_options.maximumTrials = 0;
+  const auto s = service();
+  std::stop_source stop;
+  auto turn = std::async(std::launch::async, [&] { return s->awaitBudget(stop.get_token()); });
+  EXPECT_EQ(turn.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  s->start();
+  EXPECT_EQ(turn.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  stop.request_stop();
+  turn.wait();
 }
 
 // What steps spend their time in is measured first; in the end every first kernel is.

@@ -218,7 +218,7 @@ TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
   strip.start();
   strip.setCheckpoint(true, 278);
   strip.setLost();
-  EXPECT_EQ(strip.detail(), "ended with the engine; the curve is what arrived; the newest checkpoint is of step 278");
+  EXPECT_EQ(strip.detail(), "newest checkpoint: step 278; ended with the engine; the curve is what arrived");
   EXPECT_EQ(strip.resume()->toolTip(), "Go on from the newest checkpoint, that of step 278");
   strip.start(true);
   EXPECT_TRUE(strip.detail().startsWith("going on from step 278")) << strip.detail().toStdString();

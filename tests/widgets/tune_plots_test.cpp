@@ -562,6 +562,28 @@ TEST_F(Tuning, AHeldOutLossIsNamedAndTheAccuracyHasBothEnds) {
   EXPECT_EQ(plot.plot()->yAxis2->tickVectorLabels(), (QVector<QString>{"78.8 %", "82.4 %"}));
 }
 
+// Within less than a decade the ticks of a logarithmic axis are in even steps, which stand the closer the higher they are.
+TEST_F(Tuning, LabelsOfALogarithmicAxisStandApart) {
+  QCustomPlot plot;
+  plot.show();
+  for (const int height : {70, 90, 130, 200, 320})
+    for (const double low : {0.011, 0.9, 1.3, 2.1, 4.4})
+      for (const double ratio : {1.2, 2.0, 4.0, 7.0, 12.0, 80.0}) {
+        SCOPED_TRACE(testing::Message() << height << " px, " << low << " to " << low * ratio);
+        plot.resize(400, height);
+        AxisRange range;
+        range.low = low, range.high = low * ratio, range.positive = range.logarithmic = true;
+        setAxis(plot.yAxis, range, microsecondTick);
+        plot.replot();
+        const QVector<double> ticks = plot.yAxis->tickVector();
+        EXPECT_GE(ticks.size(), 2);
+        const double line = QFontMetricsF(plot.yAxis->tickLabelFont()).height();
+        for (qsizetype i = 1; i < ticks.size(); ++i)
+          EXPECT_GE(plot.yAxis->coordToPixel(ticks[i - 1]) - plot.yAxis->coordToPixel(ticks[i]), line)
+              << plot.yAxis->tickVectorLabels()[i].toStdString();
+      }
+}
+
 // Names stand right of all lines, each in the order of its line and none over another, however near the lines end.
 TEST_F(Tuning, TheLinesOfALossAreNamedAtTheirEnds) {
   for (const bool compact : {true, false})
