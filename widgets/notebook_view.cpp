@@ -29,8 +29,9 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->addStretch(1);
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
-  m_content->installEventFilter(this);
-  connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { m_keptInSight = nullptr; });
+  qApp->installEventFilter(this);
+  connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { letGo(); });
+  connect(verticalScrollBar(), &QScrollBar::rangeChanged, this, [this] { keepHeld(); });
 }
 
 void NotebookView::setDocument(Document* document) {
@@ -432,7 +433,7 @@ void NotebookView::goToFound() {
 
 // The wheel with Ctrl changes the size of the text.
 void NotebookView::wheelEvent(QWheelEvent* event) {
-  m_keptInSight = nullptr;
+  letGo();
   if (!(event->modifiers() & Qt::ControlModifier)) return QScrollArea::wheelEvent(event);
   if (event->angleDelta().y() != 0) Q_EMIT zoomWanted(event->angleDelta().y() > 0 ? 1 : -1);
   event->accept();
@@ -532,7 +533,7 @@ void NotebookView::setCellStatus(CellId id, protocol::CellStatus status, const Q
 void NotebookView::activate(CellId id, bool edit) {
   const bool changed = m_active != id || m_editing != edit;
   if (changed || edit) forgetCommand();
-  if (changed) m_keptInSight = nullptr;
+  if (changed) letGo();
   m_active = id;
   m_editing = edit;
   for (CellView* v : m_cells)
@@ -563,107 +564,10 @@ std::size_t NotebookView::caretByte() const {
 
 void NotebookView::insertInto(CellView* v, const QString& text) { v->editor()->insertAtCaret(text); }
 
-void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
-  for (const Cell& cell : m_document->cells()) {
-    if (byte < cell.begin || (byte >= cell.end && &cell != &m_document->cells().back())) continue;
-    CellView* v = view(cell.id);
-    if (!v) return;
-    if (focus) activate(cell.id, edit && v->kind() == CellKind::Code);
-    if (v->kind() == CellKind::Code) v->editor()->moveCaretTo(byte > cell.bodyBegin ? byte - cell.bodyBegin : 0);
-    // The layout of a cell that was just made is not there yet.
-    QTimer::singleShot(0, v, [this, v, at = byte > v->bodyBegin ? byte - v->bodyBegin : 0] {
-      ExpressionEditor* editor = v->editor();
-      if (!editor->isVisible()) return showCell(v);
-      if (editor->height() < viewport()->height()) return ensureWidgetVisible(editor, 0, 40);
-      ensureVisible(0, editor->mapTo(m_content, editor->rectOf(at).center()).y(), 0, viewport()->height() / 4);
-    });
-    return;
-  }
-}
-
-// What was shown just now gets its place by layouts that have yet to be made, the cell's and then the page's.
-void NotebookView::layOutAround(QWidget* part) {
-  for (QWidget* w = part; w && w != m_content; w = w->parentWidget())
-    if (w->layout()) w->layout()->activate();
-  m_layout->activate();
-  const int needed = std::max(m_layout->totalMinimumSize().height(), m_layout->totalHeightForWidth(m_content->width()));
-  m_content->resize(m_content->width(), std::max(viewport()->height(), needed));
-  m_layout->activate();
-}
-
-// In a cell that is higher than the page. Under a pressed button the page stays as long as some of the caret is seen: a click selects
-// nothing, and another one meets the same line.
-void NotebookView::followCaret(CellView* v, bool pressed) {
-  constexpr int kMargin = 24;
-  ExpressionEditor* editor = v->editor();
-  if (!editor->hasFocus()) return;
-  const auto caret = [&] {
-    return QRect(editor->viewport()->mapTo(m_content, editor->cursorRect().topLeft()), editor->cursorRect().size());
-  };
-  const QRect seen(m_content->mapTo(viewport(), caret().topLeft()), caret().size());
-  const int page = viewport()->height();
-  const bool whole = seen.top() >= 0 && seen.bottom() < page, some = seen.bottom() >= 0 && seen.top() < page;
-  if (pressed ? some : whole) return;
-  layOutAround(editor);
-  showSpan(caret().top(), caret().bottom(), kMargin);
-}
-
-// All of it, or where it begins.
-void NotebookView::showSpan(int top, int bottom, int margin) {
-  ensureVisible(0, bottom, 0, margin);
-  ensureVisible(0, top, 0, margin);
-}
-
-void NotebookView::showCell(const CellView* cell) {
-  constexpr int kMargin = 40;
-  const int top = cell->mapTo(m_content, QPoint(0, 0)).y();
-  showSpan(top, top + cell->height(), kMargin);
-}
-
-void NotebookView::bringIntoSight(QWidget* part) {
-  layOutAround(part);
-  m_keptInSight = part;
-  showKeptInSight();
-}
-
-void NotebookView::showKeptInSight() {
-  if (!m_keptInSight || !m_content->isAncestorOf(m_keptInSight)) return;
-  const QWidget* part = m_keptInSight;
-  // Of a cell that is higher than the page what it shows.
-  if (const auto* cell = qobject_cast<const CellView*>(part); cell && cell->result() && cell->height() > viewport()->height())
-    part = cell->result();
-  const int top = part->mapTo(m_content, QPoint(0, 0)).y();
-  showSpan(top, top + part->height(), 24);
-}
-
-// The cells have their new places once the page has laid them out.
-bool NotebookView::eventFilter(QObject* watched, QEvent* event) {
-  if (event->type() == QEvent::MouseButtonPress) forgetCommand();
-  if (watched == m_content && event->type() == QEvent::Resize && m_keptInSight)
-    QTimer::singleShot(0, this, &NotebookView::showKeptInSight);
-  return QScrollArea::eventFilter(watched, event);
-}
-
 // Beside the cells nothing is edited: the keys are those of whole cells.
 void NotebookView::mousePressEvent(QMouseEvent* event) {
   QScrollArea::mousePressEvent(event);
   if (event->button() == Qt::LeftButton) activate(m_active, false);
-}
-
-// Places in the text: one of them is in sight, the cursor stays where it is.
-void NotebookView::reveal(const std::vector<protocol::SourceSpan>& spans) {
-  QWidget* cell = nullptr;
-  QPoint there;
-  for (const auto& span : spans)
-    for (CellView* v : m_cells) {
-      if (v->kind() != CellKind::Code || span.begin < v->bodyBegin || span.end > v->bodyBegin + v->editor()->bytes().size())
-        continue;
-      const QPoint at = v->editor()->mapTo(m_content, v->editor()->rectOf(span.begin - v->bodyBegin).center());
-      const QPoint seen = m_content->mapTo(viewport(), at);
-      if (viewport()->rect().adjusted(0, 12, 0, -12).contains(QPoint(viewport()->width() / 2, seen.y()))) return;
-      if (!cell) cell = v, there = at;
-    }
-  if (cell) ensureVisible(0, there.y(), 0, viewport()->height() / 4);
 }
 
 void NotebookView::enterCommandMode() { activate(m_active, false); }
@@ -776,8 +680,6 @@ void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
 // It stands until something else is done; a click anywhere is.
 void NotebookView::tell(const QString& words) {
   m_lastCommand = words;
-  if (words.isEmpty()) qApp->removeEventFilter(this);
-  else qApp->installEventFilter(this);
   Q_EMIT commandTyped();
 }
 

@@ -126,6 +126,8 @@ class NotebookView : public QScrollArea {
   void showSpan(int top, int bottom, int margin);  // px of the content
   void followCaret(CellView* view, bool pressed);
   void showKeptInSight();
+  void keepHeld();
+  void letGo() { m_keptInSight = nullptr, m_held = nullptr; }
   void layOutCells();  // now, also where nobody sees them
 
   void insertInto(CellView* view, const QString& text);
@@ -143,6 +145,8 @@ class NotebookView : public QScrollArea {
   CellId m_begun = 0;  // the last one that a typed separator began; 0: none, or more was typed on its line
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
+  QPointer<CellView> m_held;  // the one that is written in
+  int m_heldAt = 0;           // px of the page: top of its editor
   void handleKey(QKeyEvent* event);
   void tellCommand(QKeyEvent* event, bool changed);
   void tell(const QString& words);

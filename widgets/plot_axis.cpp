@@ -61,7 +61,7 @@ class RoundTicker : public QCPAxisTicker {
     double free = HUGE_VAL;
     for (qsizetype i = ticks.size(); i-- > 0;) {
       const double pixel = m_axis->coordToPixel(ticks[i]), at = across ? pixel : -pixel;
-      const double half = (across ? metrics.horizontalAdvance(m_text(ticks[i], m_step, m_top)) : metrics.height()) / 2;
+      const double half = (across ? metrics.horizontalAdvance(m_text(ticks[i], m_step, m_top)) : metrics.ascent()) / 2;
       if (at + half + apart > free) ticks.removeAt(i);
       else free = at - half;
     }

@@ -2,6 +2,7 @@
 // What the page shows: results, the caret and cells that are gone to come into sight, and nothing else moves it.
 #include <QScrollBar>
 #include <QTreeWidget>
+#include <set>
 
 #include "tests/workbench/selected.h"
 #include "widgets/expression_editor.h"
@@ -118,6 +119,49 @@ TEST_F(InSight, ThePageFollowsTheCaretThroughACellThatIsHigher) {
   page->verticalScrollBar()->setValue(0);
   ASSERT_FALSE(inSight());
   EXPECT_TRUE(press(Qt::Key_X, {}, 1));
+}
+
+// Where a widget stands in another one each time that it is painted.
+struct PlacesPainted : QObject {
+  PlacesPainted(QWidget* painted, QWidget* in) : m_painted(painted), m_in(in) { painted->installEventFilter(this); }
+  bool eventFilter(QObject*, QEvent* event) override {
+    if (event->type() == QEvent::Paint) places.insert(m_painted->mapTo(m_in, QPoint()).y());
+    return false;
+  }
+  std::set<int> places;
+
+ private:
+  QWidget *m_painted, *m_in;
+};
+
+TEST_F(InSight, ResultsOfTheCellsAboveLeaveWhatIsWrittenInWhereItIs) {
+  openWith(
+      "# %%\nlet N = 4\nparam W[N, N] = normal(0, 1)\nshow W\n\n# %%\nA[i, j] = W[i, j] * 2\nshow A\n\n# %%\n"
+      "C[i, j] = W[i, j] + 1\nshow C\n\n# %%\nD[i] = sum[j] C[i, j] * A[i, j]\n\n# %%\nE[i] = D[i] + 1\nF[i] = E[i] * 2\n");
+  window->resize(1300, 640);
+  NotebookView* page = window->notebook();
+  page->activate(cell(3)->id(), true);
+  ExpressionEditor* editor = cell(3)->editor();
+  QTest::keyClick(editor, Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(editor, " + W[i, 0]");
+  ASSERT_TRUE(wait([&] { return window->workspace().idle() && window->workspace().analysisIsKnown(); }));
+  QTest::qWait(50);
+  const auto top = [&](const QWidget* w) { return w->mapTo(page->viewport(), QPoint()).y(); };
+  const int before = top(editor), first = top(cell(0));
+  ASSERT_TRUE(page->viewport()->rect().contains(QPoint(10, before)));
+  PlacesPainted painted(editor->viewport(), page->viewport());
+  window->action("run.all")->trigger();
+  ASSERT_TRUE(wait([&] { return cell(2)->tensorView()->model()->rowCount() == 4 && !window->workspace().running(); }));
+  QTest::qWait(50);
+  EXPECT_EQ(top(editor), before);
+  EXPECT_LT(top(cell(0)), first - 200) << "the results went up";
+  EXPECT_LE(painted.places.size(), 1u) << *painted.places.begin() << " to " << *painted.places.rbegin();
+  // What is clicked stays under the pointer, whatever stands below.
+  QTest::mouseClick(cell(2), Qt::LeftButton, {}, QPoint(4, 4));
+  const int head = top(cell(2));
+  cell(2)->showResult(0);
+  QTest::qWait(50);
+  EXPECT_EQ(top(cell(2)), head);
 }
 
 TEST_F(InSight, ACellThatShowsWhatIsGivenFarAboveIsGoneTo) {

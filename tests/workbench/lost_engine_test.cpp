@@ -190,7 +190,7 @@ TEST_F(Window, AResumeSaysWhereItGoesOnFrom) {
   ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
   EXPECT_TRUE(window->messages()->text().contains("go on from step 150")) << window->messages()->text().toStdString();
-  EXPECT_TRUE(strip->detail().contains("checkpoint is of step 150")) << strip->detail().toStdString();
+  EXPECT_TRUE(strip->detail().startsWith("newest checkpoint: step 150")) << strip->detail().toStdString();
   QTest::mouseClick(strip->resume(), Qt::LeftButton);
   EXPECT_TRUE(strip->running());
   EXPECT_TRUE(strip->detail().startsWith("going on from step 150")) << strip->detail().toStdString();
