@@ -156,7 +156,7 @@ void CellView::ensureResult() {
     if (m_pages->currentIndex() == 3) Q_EMIT sliceWanted();
   });
   connect(m_values, &TensorView::sliceWanted, this, &CellView::sliceWanted);
-  connect(m_values, &TensorView::widthChanged, this, &CellView::fitResult);
+  connect(m_values, &TensorView::heightChanged, this, &CellView::fitResult);
   connect(copyLatex, &QToolButton::clicked, this, [this] {
     QApplication::clipboard()->setText(latex());
     Q_EMIT textCopied(tr("LaTeX"));

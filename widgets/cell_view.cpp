@@ -197,10 +197,8 @@ void CellView::setActive(Active active) {
   update();
 }
 
-void CellView::mousePressEvent(QMouseEvent*) {
-  Q_EMIT focused();
-  if (m_kind == CellKind::Markdown || m_active != Active::Editing) Q_EMIT commandModeWanted();
-}
+// Beside its text: the whole cell.
+void CellView::mousePressEvent(QMouseEvent*) { Q_EMIT commandModeWanted(); }
 
 void CellView::paintEvent(QPaintEvent*) {
   QPainter p(this);
@@ -282,10 +280,15 @@ void CellView::setChecking(bool checking) {
   Q_EMIT checkingChanged();
 }
 
-void CellView::beginRun() {
+void CellView::beginRun(bool behindTraining) {
   m_running = true;
   m_runMeaning = m_meaning;
-  setStatus(CellStatus::Running, {});
+  setStatus(behindTraining ? CellStatus::Queued : CellStatus::Running, {});
+}
+
+void CellView::trainingEnded() {
+  if (!std::exchange(m_behindTraining, false)) return;
+  refreshStatus();
 }
 
 void CellView::setInterrupted(const QString& message) {
@@ -299,6 +302,7 @@ void CellView::setInterrupted(const QString& message) {
 void CellView::setStatus(CellStatus status, const QString& message, bool trained) {
   m_known = true;
   m_running = status == CellStatus::Running || status == CellStatus::Queued;
+  m_behindTraining = status == CellStatus::Queued;
   m_failed = status == CellStatus::Error;
   m_interrupted = false;
   if (status == CellStatus::Ok && (trained || !m_train)) m_resultMeaning = m_runMeaning, m_hasRun = true;
@@ -338,7 +342,8 @@ void CellView::refreshStatus() {
   QString text = said ? m_ended : QString();
   m_status = said && m_failed ? CellStatus::Error : said && m_interrupted ? CellStatus::Stale : CellStatus::Ok;
   if (m_running) {
-    m_status = CellStatus::Running;
+    m_status = m_behindTraining ? CellStatus::Queued : CellStatus::Running;
+    if (m_behindTraining) text = tr("Waits until the training has ended.");
   } else if (m_mistaken) {
     m_status = CellStatus::Error;
   } else if (!m_waits.isEmpty()) {

@@ -84,7 +84,8 @@ class CellView : public QWidget {
   protocol::CellStatus status() const { return m_status; }
   // A run of it has begun, on the text as it was analysed last; setStatus() ends it. Its results are stale once the cell means
   // something else.
-  void beginRun();
+  void beginRun(bool behindTraining = false);
+  void trainingEnded();                         // what waits behind it runs
   void setInterrupted(const QString& message);  // what ran has ended without a result
   void setResultMeaning(std::string meaning);   // of a run before this window's; empty: not known
   bool hasRun() const;                          // or runs: it holds what cannot be made again from its text
@@ -165,7 +166,8 @@ class CellView : public QWidget {
   QTimer m_age;
   std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
   bool m_hasRun = false, m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
-  bool m_hidden = false;  // something it shows is not made
+  bool m_behindTraining = false;  // that runs
+  bool m_hidden = false;          // something it shows is not made
   QStringList m_waits;
   QString m_noteText;
   QString m_ended;  // what the last run said

@@ -688,6 +688,13 @@ void NotebookView::forgetCommand() {
   if (!m_lastCommand.isEmpty()) tell({});
 }
 
+// A click on a button takes no keyboard for the button, and Qt gives it to what is around it: who writes goes on writing.
+void NotebookView::focusInEvent(QFocusEvent* event) {
+  QScrollArea::focusInEvent(event);
+  const CellView* v = m_editing && event->reason() == Qt::MouseFocusReason ? view(m_active) : nullptr;
+  if (v && v->editor()->isVisible()) v->editor()->setFocus();
+}
+
 void NotebookView::focusOutEvent(QFocusEvent* event) {
   QScrollArea::focusOutEvent(event);
   forgetCommand();
@@ -697,10 +704,8 @@ void NotebookView::keyPressEvent(QKeyEvent* event) {
   if (!m_document || m_cells.empty() || m_editing || event->modifiers() & (Qt::ControlModifier | Qt::AltModifier))
     return handleKey(event);
   const std::uint64_t before = m_document->revision();
-  const Cell* cell = m_document->cell(m_active);
-  const bool redo = event->key() == Qt::Key_Y && cell && cell->kind == CellKind::Code;
   handleKey(event);
-  if (!m_editing) tellCommand(event, m_document->revision() != before && !redo);
+  if (!m_editing) tellCommand(event, m_document->revision() != before);
 }
 
 void NotebookView::handleKey(QKeyEvent* event) {
@@ -728,9 +733,11 @@ void NotebookView::handleKey(QKeyEvent* event) {
       return;
     case Qt::Key_Y:
       if (m_document->cell(m_active)->kind == CellKind::Markdown) toggleKind();
-      else Q_EMIT redoRequested();
       return;
-    case Qt::Key_Z: Q_EMIT undoRequested(); return;
+    case Qt::Key_Z:
+      if (event->modifiers() & Qt::ShiftModifier) Q_EMIT redoRequested();
+      else Q_EMIT undoRequested();
+      return;
     case Qt::Key_D:
       if (last == Qt::Key_D) {
         m_lastKey = 0;

@@ -235,7 +235,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
 
 void TensorView::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
-  if (event->size().width() != event->oldSize().width()) Q_EMIT widthChanged();
+  if (event->size().width() != event->oldSize().width()) Q_EMIT heightChanged();
 }
 
 void TensorView::setMode(Mode mode) {
@@ -269,6 +269,7 @@ void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
   m_none->setWords(shown ? stay + QLatin1Char(' ') + tr("Now: %1").arg(reason) : reason);
   m_none->show();
   setOld(shown);
+  Q_EMIT heightChanged();
 }
 
 void TensorView::setOld(bool old) {

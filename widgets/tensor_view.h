@@ -70,7 +70,7 @@ class TensorView : public QWidget {
 
  Q_SIGNALS:
   void sliceWanted();
-  void widthChanged();  // and with it the height that all of it needs
+  void heightChanged();  // the one that all of it needs: of another width, or with another word
 
  protected:
   void resizeEvent(QResizeEvent* event) override;

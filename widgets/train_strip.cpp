@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/train_strip.h"
 
+#include <QApplication>
 #include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLabel>
@@ -99,10 +100,19 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   connect(m_swapList, &SwapList::swapChosen, this, &TrainStrip::swapChosen);
   connect(m_plot, &LatencyPlot::swapChosen, this, &TrainStrip::swapChosen);
   connect(m_pause, &QToolButton::clicked, this, [this] { Q_EMIT pauseRequested(!m_paused); });
-  connect(m_stop, &QToolButton::clicked, this, &TrainStrip::stopRequested);
+  connect(m_stop, &QToolButton::clicked, this, [this] {
+    m_stopped.start();
+    Q_EMIT stopRequested();
+  });
   setCheckpoint(true);
-  connect(m_resume, &QToolButton::clicked, this, &TrainStrip::resumeRequested);
-  connect(m_again, &QToolButton::clicked, this, &TrainStrip::trainAgainRequested);
+  // They take the place of Stop: the second click of two on that one is none on them.
+  const auto meant = [this] { return !m_stopped.isValid() || m_stopped.elapsed() >= QApplication::doubleClickInterval(); };
+  connect(m_resume, &QToolButton::clicked, this, [this, meant] {
+    if (meant()) Q_EMIT resumeRequested();
+  });
+  connect(m_again, &QToolButton::clicked, this, [this, meant] {
+    if (meant()) Q_EMIT trainAgainRequested();
+  });
   setRunning(false);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QElapsedTimer>
 #include <QWidget>
 #include <functional>
 
@@ -103,6 +104,7 @@ class TrainStrip : public QWidget {
   QVBoxLayout* m_warnings;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop, *m_resume, *m_again;
+  QElapsedTimer m_stopped;  // since Stop was clicked
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
   QGridLayout* m_grid;

@@ -242,6 +242,10 @@ void TuneView::askKernel(std::optional<std::uint64_t> number, bool byHand) {
   if (!m_kernelPending) Q_EMIT trialWanted(m_current, number);
 }
 
+void TuneView::askKernelAgain() {
+  if (!m_current.empty()) Q_EMIT trialWanted(m_current, m_asked);
+}
+
 void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   m_trial = number;
   m_trials->setCurrent(number);

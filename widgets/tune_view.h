@@ -71,6 +71,7 @@ class TuneView : public QWidget {
   void setMeasuring();
   void setMeasured(const protocol::TrialInfo& trial);
   void setMeasureFailed(const QString& message);
+  void askKernelAgain();  // what was on its way was lost
   bool measuring() const { return m_measuring; }
   // A trial measured once more: the new figure stands beside the old one.
   void setReplaying(std::uint64_t number);

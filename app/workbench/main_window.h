@@ -179,6 +179,7 @@ class MainWindow : public QMainWindow {
   void runActive(AfterRun then);
   void runCell(CellId id, bool resume = false);
   void resume(Tab* tab, CellId id);
+  bool engineAnswers();
   bool waitsForCheck(const QString& then);
   void runWhatWaited(Tab* tab);
   void runAll();
@@ -229,6 +230,7 @@ class MainWindow : public QMainWindow {
   std::vector<std::unique_ptr<Tab>> m_tabs;
   Tab* m_tab = nullptr;  // the current one
   bool m_enginesWanted = false;
+  bool m_kernelLost = false;  // the Tune page waits for one that no engine was asked for, or that ended with its engine
   ElidedLabel *m_name, *m_constants;
   QLabel *m_state, *m_statusIcon, *m_status, *m_place;
   QToolButton* m_device;

@@ -141,7 +141,7 @@ void MainWindow::makeActions() {
   add("run.insert", tr("Run cell and insert below"),
       {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)},
       [this] { runActive(AfterRun::InsertBelow); });
-  add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] { runAll(); });
+  add("run.all", tr("Run all cells: every shown value"), one("Ctrl+Shift+Return"), [this] { runAll(); });
   add("run.train", tr("Train"), {}, [this] { train(); });
   add(
       "run.pause", tr("Pause"), {}, [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); },
@@ -166,8 +166,9 @@ void MainWindow::makeActions() {
   decide("explain.release", tr("Let the reward decide"), &DecisionCard::release);
   decide("explain.measure", tr("Measure the fusion A/B"), &DecisionCard::measure);
   group = tr("Tune");
-  add("tune.start", tr("Tune without training"), {},
-      [this] { workspace().tell(protocol::TuneRequest{workspace().document().revision()}); });
+  add("tune.start", tr("Tune without training"), {}, [this] {
+    if (engineAnswers()) workspace().tell(protocol::TuneRequest{workspace().document().revision()});
+  });
   // As the buttons of the knobs; one that cannot be pressed says why.
   const auto knobs = [&](const char* id, const QString& text, QPushButton* (TuneView::*button)() const) {
     add(id, text, {}, [this, button] {
@@ -185,10 +186,12 @@ void MainWindow::makeActions() {
   knobs("tune.replay", tr("Replay the chosen trial"), &TuneView::replay);
   knobs("tune.measure", tr("Measure the schedule"), &TuneView::measure);
   add("tune.profile", tr("Profile a step"), {}, [this] {
+    if (!engineAnswers()) return;
     setStatus("running", tr("Profiling a step"));
     workspace().wantProfile();
   });
   add("tune.measureDevice", tr("Measure the devices again"), {}, [this] {
+    if (!engineAnswers()) return;
     m_devices->setMeasuring(true);
     workspace().wantDevices(true);
   });
@@ -428,10 +431,12 @@ void MainWindow::checkGradient() {
 // Training goes on from its newest checkpoint, or begins again where there is none, as soon as the engine knows the notebook.
 void MainWindow::resume(Tab* tab, CellId id) {
   if (tab != m_tab) return;
-  if (tab->workspace->engine().state() != EngineLink::State::Ready || !tab->workspace->analysisIsKnown()) {
+  if (tab->workspace->engine().state() == EngineLink::State::Dead) tab->workspace->startEngine();
+  if (waitsForCheck(tr("training goes on"))) {
     tab->resumeWhenChecked = id;
     return;
   }
+  if (!engineAnswers()) return;
   const CellView* v = tab->notebook->view(id);
   TrainStrip* strip = v ? v->train() : nullptr;
   if (!strip) return;
@@ -439,6 +444,19 @@ void MainWindow::resume(Tab* tab, CellId id) {
   refreshCheckpoint(tab, id);
   if (offered && !strip->resumes()) return setStatus("stale", strip->resume()->toolTip());
   runCell(id, offered);
+}
+
+// Of what somebody asks for; what stands in its way is said.
+bool MainWindow::engineAnswers() {
+  const auto state = m_tab->workspace->engine().state();
+  if (state == EngineLink::State::Ready) return true;
+  const bool dead = state == EngineLink::State::Dead;
+  setStatus(dead ? "error" : "running", dead ? tr("The engine is not running") : tr("The engine starts; ask again then"));
+  if (!dead) return false;
+  if (m_tab->engineLost.isEmpty()) m_tab->engineLost = tr("The engine is not running.");
+  m_tab->engineDown = true;
+  refreshMessages();
+  return false;
 }
 
 // True if the notebook is not known yet: who asked is served then.
@@ -465,8 +483,12 @@ void MainWindow::runAll() {
     m_tab->runAllWhenChecked = true;
     return;
   }
+  if (!engineAnswers()) return;
+  if (std::ranges::all_of(notebook()->cells(), [](const CellView* v) { return v->shows().isEmpty(); }))
+    return setStatus("warning", tr("No cell shows a value: `show Y` does. A cell with `train` is run by itself"));
   for (CellView* v : notebook()->cells())
-    if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued) v->beginRun();
+    if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued)
+      v->beginRun(m_tab->training != 0 && m_tab->training != v->id());
   workspace().runAll();
 }
 
@@ -479,14 +501,7 @@ void MainWindow::runCell(CellId id, bool resume) {
     else if (std::ranges::find(m_tab->runWhenChecked, id) == m_tab->runWhenChecked.end()) m_tab->runWhenChecked.push_back(id);
     return;
   }
-  if (m_tab->workspace->engine().state() != EngineLink::State::Ready) {
-    setStatus("error", tr("The engine is not running"));
-    if (m_tab->workspace->engine().state() != EngineLink::State::Dead) return;
-    if (m_tab->engineLost.isEmpty()) m_tab->engineLost = tr("The engine is not running.");
-    m_tab->engineDown = true;
-    refreshMessages();
-    return;
-  }
+  if (!engineAnswers()) return;
   const auto cell = m_tab->notebook->analysisCell(id);
   if (!cell) return;
   const auto& info = m_tab->workspace->analysis().cells[*cell];
@@ -502,7 +517,7 @@ void MainWindow::runCell(CellId id, bool resume) {
     setStatus("error", tr("Another run is under way: stop it first"));
     return;
   }
-  v->beginRun();
+  v->beginRun(m_tab->training != 0);
   m_tab->workspace->runCell(*cell, info.train.has_value(), resume);
   refreshOutline();
 }

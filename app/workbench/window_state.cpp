@@ -341,8 +341,9 @@ void MainWindow::setStatus(const QString& icon, const QString& text) {
                        : icon == QLatin1String("warning")                               ? c.stale
                                                                                         : c.muted;
   m_statusIcon->setPixmap(m_theme->pixmap(icon, color, devicePixelRatioF()));
-  m_status->setText(text);
-  m_status->setToolTip(text);
+  const QString plain = QString(text).remove(QLatin1Char('`'));  // marks of code where there is a font for it
+  m_status->setText(plain);
+  m_status->setToolTip(plain);
 }
 
 QString MainWindow::checkingText() { return tr("Checking the gradients"); }

@@ -141,6 +141,7 @@ void MainWindow::connectTab(Tab* tab) {
     afterRunChange();
     if (m_explain->measuring()) m_explain->setComparisonFailed(tr("the engine ended"));
     if (m_tune->measuring()) m_tune->setMeasureFailed(tr("the engine ended"));
+    m_kernelLost = m_kernelLost || m_tune->kernel()->pending();
     refreshMessages();
     refreshStatus();
   });
@@ -233,6 +234,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::subgraphsArrived, this, [this, tab, w] {
     if (tab != m_tab) return;
     m_tune->setSubgraphs(w->subgraphs().subgraphs);
+    if (w->engineState() == EngineLink::State::Ready && std::exchange(m_kernelLost, false)) m_tune->askKernelAgain();
     m_explain->setSubgraphs(w->subgraphs().subgraphs);
     refreshLeads();
   });
@@ -354,6 +356,7 @@ void MainWindow::connectRun(Tab* tab) {
   const auto ended = [this, tab](CellStatus status, const QString& message) {
     tab->notebook->setCellStatus(tab->training, status, message);
     tab->training = 0;
+    for (CellView* v : tab->notebook->cells()) v->trainingEnded();
     if (tab == m_tab) refreshMessages();
     m_messages->dismiss("training");
     if (trainingNames().isEmpty()) m_messages->dismiss("quit");
@@ -518,6 +521,7 @@ void MainWindow::connectViews() {
   connect(m_outline, &OutlineView::deviceChosen, this, [this] { showPage(Page::Devices); });
   connect(m_inspector, &InspectorView::sliceWanted, this, [this] { workspace().wantSlice(m_inspector->values()->request()); });
   connect(m_inspector, &InspectorView::checkWanted, this, [this](const QString& tensor) {
+    if (!engineAnswers()) return m_inspector->setCheckFailed(tr("The engine is not running."));
     workspace().ask(protocol::ExpressionRequest{workspace().document().revision(), tensor.toStdString(), true},
                     [this](const protocol::Envelope& envelope) {
                       if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) {
@@ -548,6 +552,7 @@ void MainWindow::connectViews() {
   });
   connect(m_explain->card(), &DecisionCard::measureRequested, this,
           [this](const std::string& producer, const std::string& consumer) {
+            if (!engineAnswers()) return;
             m_explain->card()->setComparing();
             setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
             workspace().ask(protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
@@ -580,10 +585,13 @@ void MainWindow::connectViews() {
   });
   connect(m_tune, &TuneView::spaceWanted, this,
           [this](const std::string& id, const protocol::JsonText& schedule) { workspace().wantSpace(id, schedule); });
-  connect(m_tune, &TuneView::trialWanted, this,
-          [this](const std::string& subgraph, std::optional<std::uint64_t> trial) { workspace().wantKernel(subgraph, trial); });
+  connect(m_tune, &TuneView::trialWanted, this, [this](const std::string& subgraph, std::optional<std::uint64_t> trial) {
+    m_kernelLost = workspace().engineState() != EngineLink::State::Ready;
+    workspace().wantKernel(subgraph, trial);
+  });
   // The answer is the notebook's that asked, which another may have taken the place of.
   connect(m_tune, &TuneView::measureRequested, this, [this](const std::string& id, const protocol::JsonText& schedule) {
+    if (!engineAnswers()) return m_tune->setMeasureFailed(tr("the engine is not running"));
     setStatus("running", tr("Measuring by hand"));
     Workspace* w = &workspace();
     w->ask(protocol::MeasureRequest{id, schedule, std::nullopt}, [this, w, id](const protocol::Envelope& envelope) {
@@ -614,6 +622,7 @@ void MainWindow::connectViews() {
   });
   connect(m_tune, &TuneView::replayRequested, this,
           [this](const std::string& id, std::uint64_t number, const protocol::JsonText& schedule) {
+            if (!engineAnswers()) return m_tune->setMeasureFailed(tr("the engine is not running"));
             setStatus("running", tr("Measuring a trial again"));
             Workspace* w = &workspace();
             w->ask(protocol::MeasureRequest{id, schedule, number}, [this, w, id, number](const protocol::Envelope& envelope) {

@@ -550,6 +550,19 @@ std::string Jobs::GoingOn::beginning(const std::set<std::string>& parameters) co
   return out;
 }
 
+// Of everything, so that any of it can be looked at; where there is no memory for that, of `least` alone.
+Result<bool> Jobs::prepareRun(std::unique_ptr<RunJob>& job, DeviceContext& device, RunOptions options,
+                              std::vector<std::string> least, bool& whole, std::stop_token stop,
+                              const std::function<void(std::size_t, std::size_t)>& waiting) {
+  job = std::make_unique<RunJob>(device, options);
+  auto prepared = job->prepare(stop, waiting);
+  whole = prepared || prepared.error().stage != "allocate" || least.empty();
+  if (whole) return prepared;
+  options.tensors = std::move(least);
+  job = std::make_unique<RunJob>(device, std::move(options));
+  return job->prepare(stop, waiting);
+}
+
 void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest request, protocol::RequestId id) {
   enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
     const CompiledNotebook& notebook = revision->sound();
@@ -571,7 +584,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     const GoingOn from = goingOn(trained.get(), notebook);
     for (const auto& [name, then] : from.same) options.values.emplace(name, trained->values.at(then));
     const std::int64_t step = options.values.empty() ? -1 : trained->step;
-    auto job = std::make_unique<RunJob>(*device, options);
+    std::unique_ptr<RunJob> job;
     const auto begin = std::chrono::steady_clock::now();
     const auto end = [&](const std::string& message) {
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -598,10 +611,16 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
       finish(id);
       m_outbox.send(protocol::RunState{});
     };
-    const auto prepared = job->prepare(stop, [&](std::size_t done, std::size_t all) {
+    const auto waiting = [&](std::size_t done, std::size_t all) {
       state.detail = "compiling " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
       m_outbox.send(state);
-    });
+    };
+    std::vector<std::string> least;
+    for (const std::uint32_t cell : request.cells)
+      if (cell < notebook.cells.size())
+        for (const TensorId t : notebook.cells[cell].shows) least.push_back(notebook.program[t].name);
+    bool whole = true;
+    const auto prepared = prepareRun(job, *device, options, std::move(least), whole, stop, waiting);
     if (!prepared) return end(prepared.error().message);
     if (!*prepared) {
       m_outbox.send(protocol::Cancelled{}, id);
@@ -622,6 +641,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
       const std::lock_guard lock(m_mutex);
       m_run = std::move(job);
       m_runRevision = revision;
+      m_runIsWhole = whole;
       m_step = step;
     }
     end(done ? std::string() : done.error().message);

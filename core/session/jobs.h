@@ -97,6 +97,9 @@ class Jobs {
     bool yields = false;  // to any other that comes
   };
   void enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours = false, bool yields = false);
+  static Result<bool> prepareRun(std::unique_ptr<RunJob>& job, DeviceContext& device, RunOptions options,
+                                 std::vector<std::string> least, bool& whole, std::stop_token stop,
+                                 const std::function<void(std::size_t, std::size_t)>& waiting);
   void evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRequest request, protocol::RequestId id);
   void finish(protocol::RequestId id);  // of the job that runs: Finished or Cancelled
   void work(std::stop_token stop);
@@ -139,6 +142,7 @@ class Jobs {
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
   std::shared_ptr<const Revision> m_runRevision;  // that it computed
+  bool m_runIsWhole = true;                       // there was memory for all of it
   std::shared_ptr<TrainJob> m_train;
   std::shared_ptr<const Revision> m_trainRevision;  // that it was started from
   // Parameters and states as a training left them, and how each was declared.

@@ -688,7 +688,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
         const auto trained = lastTrained(options.source);
         for (const auto& [name, then] : goingOn(trained.get(), notebook).same)
           options.values.emplace(name, trained->values.at(then));
-        auto job = std::make_unique<RunJob>(*device, options);
+        std::unique_ptr<RunJob> job;
         const auto stopped = [&] {
           {
             const std::lock_guard lock(m_mutex);
@@ -696,7 +696,8 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
           }
           fail(id, {"tensor", request.tensor + " was not computed: something else was to run first.", {}, {}});
         };
-        const auto prepared = job->prepare(stop);
+        bool whole = true;
+        const auto prepared = prepareRun(job, *device, options, {request.tensor}, whole, stop, {});
         if (!prepared) return fail(id, prepared.error());
         if (!*prepared) return stopped();
         if (const auto done = job->run(false, stop); !done) return isStopped(done.error()) ? stopped() : fail(id, done.error());
@@ -704,6 +705,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
           const std::lock_guard lock(m_mutex);
           m_run = std::move(job);
           m_runRevision = revision;
+          m_runIsWhole = whole;
           m_step = trained ? trained->step : -1;
         }
         if (!answered()) fail(id, {"tensor", ofTrainingAlone(request.tensor), {}, {}});
@@ -729,9 +731,11 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
   std::optional<Result<HostTensor>> ofRun;
   std::shared_ptr<const Revision> computed;
   std::int64_t ofStep = -1;
+  bool whole = true;
   {
     const std::lock_guard lock(m_mutex);
     training = m_train;
+    whole = m_runIsWhole;
     if (!training && m_run) {
       ofRun = m_run->tensorOfProgram(request.tensor);
       computed = m_runRevision;
@@ -739,6 +743,8 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     }
   }
   if (ofRun) {
+    if (!*ofRun && !whole && revision->sound().tensorNamed(request.tensor).valid())
+      return evaluate(std::move(revision), request, id);
     if (!*ofRun) return fail(id, {"tensor", withoutValue(*revision, request.tensor, " has no value: run its cell."), {}, {}});
     // Without the lock: meanings take time in proportion to the notebook.
     const bool outdated = computed && computed->number() != revision->number() &&

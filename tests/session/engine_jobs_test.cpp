@@ -133,6 +133,28 @@ TEST_F(EngineJobs, ARunThatCannotBeSaysSoAndTheNextOneCan) {
   EXPECT_EQ(unpackValues(engine.binary()), (std::vector<double>{3, 3, 3}));
 }
 
+// A run is of the whole notebook; where no machine has memory for that, of what its cell shows.
+TEST_F(EngineJobs, ACellIsRunBesideOneThatNoMachineHasMemoryFor) {
+  EngineProcess engine(m_folder.path(""));
+  engine.send(DocumentReplaced{1, "test.nf", m_folder.path(""),
+                               "# %%\nlet N = 1000000\nconst v[4] = 3\nP[i: N, j: N] = v[0] * (i + j)\nshow P\n"
+                               "# %%\nq[i] = v[i] * 2\nr[i] = q[i] + 1\nshow q\nshow r\n"});
+  engine.await<Analysis>();
+  const auto run = [&](std::uint32_t cell) {
+    engine.ask<Finished>(RunRequest{1, {cell}, "reference", {}});
+    return engine.passed<CellResult>().back();
+  };
+  EXPECT_EQ(run(1).status, CellStatus::Ok);
+  for (const auto& [name, value] : {std::pair{"q", 6.}, std::pair{"r", 7.}, std::pair{"v", 3.}}) {
+    engine.ask<TensorSlice>(TensorRequest{name, {}, {}, 10});
+    EXPECT_EQ(unpackValues(engine.binary()), std::vector<double>(4, value)) << name;
+  }
+  const CellResult large = run(0);
+  EXPECT_EQ(large.status, CellStatus::Error);
+  EXPECT_TRUE(large.message.starts_with("There is no memory for P: it takes ")) << large.message;
+  EXPECT_TRUE(engine.ask<Failed>(TensorRequest{"P", {}, {}, 10}).message.starts_with("There is no memory for P: it takes "));
+}
+
 TEST_F(EngineJobs, ANotebookThatComputesNothingSaysWhatAProfileNeeds) {
   EngineProcess engine(m_folder.path(""));
   engine.document("# %%\nlet N = 4\n");

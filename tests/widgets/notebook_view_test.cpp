@@ -196,6 +196,19 @@ TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
   EXPECT_EQ(cell(3)->failure(), QString());
 }
 
+TEST_F(Notebook, ACellThatWaitsForATrainingSaysSo) {
+  using protocol::CellStatus;
+  cell(2)->beginRun(true);
+  EXPECT_EQ(cell(2)->status(), CellStatus::Queued);
+  EXPECT_EQ(cell(2)->note(), "Waits until the training has ended.");
+  cell(2)->trainingEnded();
+  EXPECT_EQ(cell(2)->status(), CellStatus::Running);
+  EXPECT_EQ(cell(2)->note(), "");
+  cell(2)->beginRun(true);
+  cell(2)->setStatus(CellStatus::Ok, {});
+  EXPECT_EQ(cell(2)->note(), "");
+}
+
 // A training that failed leaves its words and curve under the cell: of another text, they are marked as any result is.
 TEST_F(Notebook, AFailedTrainingIsStaleOnceItsTextChanges) {
   const auto analyse = [&](const char* meaning) {

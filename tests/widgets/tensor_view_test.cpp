@@ -5,6 +5,7 @@
 #include <QCoreApplication>
 #include <QLabel>
 #include <QSpinBox>
+#include <QStackedWidget>
 #include <QTableView>
 #include <QTest>
 #include <QTextDocument>
@@ -12,6 +13,7 @@
 #include <cmath>
 
 #include "tests/widgets/view_fixtures.h"
+#include "widgets/cell_view.h"
 #include "widgets/tensor_view.h"
 
 namespace nf {
@@ -107,6 +109,37 @@ TEST_F(Tuning, NoLineBreaksWithinANumber) {
   const QString facts = laidOut(view.findChild<QLabel*>("facts")->text());
   EXPECT_TRUE(facts.contains(number)) << facts.toStdString();
   EXPECT_TRUE(facts.contains(QStringLiteral("12") + unbroken + QStringLiteral("345"))) << facts.toStdString();
+}
+
+// A word below the values asks for its room: facts never stand on the picture.
+TEST_F(Tuning, AWordBelowTheValuesMakesACellHigher) {
+  Selection selection;
+  CellView cell(&theme, &selection, 1, CellKind::Code);
+  cell.resize(800, 600);
+  cell.show();
+  Analysis analysis;
+  analysis.revision = 1;
+  TensorInfo tensor;
+  tensor.name = "W", tensor.shape = {64, 10};
+  analysis.tensors.push_back(tensor);
+  CellInfo info;
+  info.shows = {"W"};
+  analysis.cells.push_back(info);
+  cell.setAnalysis(analysis, &analysis.cells[0]);
+  cell.showResult(3);
+  TensorSlice slice;
+  slice.tensor = "W", slice.shape = {64, 10}, slice.begin = {0, 0}, slice.end = {64, 10}, slice.step = 7;
+  ASSERT_TRUE(QTest::qWaitFor([&] { return cell.tensorView() != nullptr; }));
+  TensorView* view = cell.tensorView();
+  cell.setSlice(slice, std::vector<double>(640, 0.5));
+  QCoreApplication::processEvents();
+  const auto fits = [&] {
+    const QWidget *stack = view->findChild<QStackedWidget*>(), *facts = view->findChild<QLabel*>("facts");
+    return view->height() >= view->heightForWidth(view->width()) && facts->y() >= stack->y() + stack->height();
+  };
+  EXPECT_TRUE(QTest::qWaitFor(fits));
+  view->setUnavailable("W", "W is not kept while training: fused kernels never write it.");
+  EXPECT_TRUE(QTest::qWaitFor(fits, 2000));
 }
 
 TEST_F(Tuning, ALongNameInTheReasonMakesNoPanelWider) {

@@ -60,6 +60,34 @@ TEST_F(Tuning, ANarrowTrainingStripKeepsItsButtonsInSight) {
   EXPECT_TRUE(stopped);
 }
 
+// What takes the place of Stop is not pressed by the second click of two.
+TEST_F(Tuning, TwoClicksOnStopBeginNothing) {
+  TrainStrip strip(&theme);
+  strip.resize(560, 190);
+  strip.show();
+  int stops = 0, begins = 0;
+  for (const auto signal : {&TrainStrip::resumeRequested, &TrainStrip::trainAgainRequested})
+    QObject::connect(&strip, signal, &strip, [&] { ++begins; });
+  QObject::connect(&strip, &TrainStrip::stopRequested, &strip, [&] { ++stops; });
+  strip.start();
+  QTest::mouseClick(strip.findChild<QToolButton*>("stop"), Qt::LeftButton);
+  DoneEvent done;
+  done.steps = 10, done.stopped = true;
+  strip.setDone(done);
+  QToolButton* again = nullptr;
+  for (auto* button : strip.findChildren<QToolButton*>())
+    if (button->isVisible() && button->accessibleName() == "Train again") again = button;
+  ASSERT_TRUE(again && strip.resume()->isVisible());
+  QTest::mouseClick(again, Qt::LeftButton);
+  QTest::mouseClick(strip.resume(), Qt::LeftButton);
+  EXPECT_EQ(stops, 1);
+  EXPECT_EQ(begins, 0);
+  QTest::qWait(QApplication::doubleClickInterval() + 20);
+  QTest::mouseClick(again, Qt::LeftButton);
+  QTest::mouseClick(strip.resume(), Qt::LeftButton);
+  EXPECT_EQ(begins, 2);
+}
+
 TEST_F(Tuning, TheTrainStripDrawsLatencyAndLossAndSaysItsPhase) {
   TrainStrip strip(&theme);
   strip.resize(900, 200);

@@ -390,7 +390,7 @@ TEST_F(Editing, AHintThatTheDeviceCannotObeyIsMarkedInItsCell) {
   // Where the cell is not in sight, the bar says what is wrong.
   EXPECT_EQ(window->statusText(), "1 error");
   window->showPage(MainWindow::Page::Explain);
-  EXPECT_EQ(window->statusText(), "1 error: there is no kind of schedule `nonsense`");
+  EXPECT_EQ(window->statusText(), "1 error: there is no kind of schedule nonsense");
   window->showPage(MainWindow::Page::Author);
   window->action("edit.undo")->trigger();
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && cell(1)->diagnosticTexts().isEmpty(); }));

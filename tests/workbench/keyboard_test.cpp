@@ -492,12 +492,42 @@ TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
   QTest::keyClick(window->notebook(), Qt::Key_Z);
   QTest::keyClick(window->notebook(), Qt::Key_Z);
   EXPECT_EQ(document().text(), before);
+  QTest::keyClick(window->notebook(), Qt::Key_Y);
+  EXPECT_EQ(document().text(), before) << "it is code";
+  QTest::keyClick(window->notebook(), Qt::Key_Z, Qt::ShiftModifier);
+  EXPECT_NE(document().text(), before) << "made again";
+  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  EXPECT_EQ(document().text(), before);
   QTest::keyClick(window->notebook(), Qt::Key_D);
   EXPECT_EQ(place->text(), "D again deletes the cell");
   QTest::keyClick(window->notebook(), Qt::Key_D);
   EXPECT_EQ(place->text(), "D: cell deleted, Z undoes it");
   QTest::keyClick(window->notebook(), Qt::Key_Return);
   EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+}
+
+TEST_F(Keyboard, AClickOnAButtonLeavesTheKeyboardWhereItWas) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->isVisible() && !window->workspace().running(); }));
+  editing(1)->moveCaretTo(0);
+  const auto click = [&] {
+    for (QToolButton* b : cell(3)->train()->findChildren<QToolButton*>())
+      if (b->isVisible() && b->isEnabled()) return QTest::mouseClick(b, Qt::LeftButton);
+    FAIL() << "no button";
+  };
+  click();
+  EXPECT_EQ(QApplication::focusWidget(), cell(1)->editor());
+  QTest::keyClicks(QApplication::focusWidget(), "#");
+  EXPECT_TRUE(cell(1)->editor()->toPlainText().startsWith("#"));
+  // Of whole cells it is the notebook's, and a click beside the cells leaves the text.
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  click();
+  EXPECT_EQ(QApplication::focusWidget(), window->notebook());
+  editing(1);
+  QTest::mouseClick(window->notebook()->viewport(), Qt::LeftButton, {}, QPoint(4, window->notebook()->viewport()->height() - 4));
+  EXPECT_EQ(QApplication::focusWidget(), window->notebook());
+  EXPECT_FALSE(window->notebook()->editing());
 }
 
 // It is of the last letter: whatever else is done ends it.

@@ -12,6 +12,7 @@
 #include "widgets/basic.h"
 #include "widgets/expression_editor.h"
 #include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
 #include "widgets/message_bar.h"
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
@@ -134,6 +135,43 @@ TEST_F(Window, WhatWasToldOutlivesTheEngineWhileThereIsNone) {
   EXPECT_TRUE(wait(proved));
   EXPECT_GT(inspector->values()->model()->rowCount(), 0);
   EXPECT_TRUE(inspector->values()->old());
+}
+
+// What somebody asks for while there is no engine has its answer at once, and nothing waits for ever.
+TEST_F(Window, WhatIsAskedOfNoEngineIsAnswered) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().steps().size() == 100; }));
+  run(2);
+  EXPECT_EQ(cell(2)->status(), protocol::CellStatus::Queued);
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->trials()->points() > 0 && !tune->kernel()->pending(); }));
+  EngineLink& engine = window->workspace().engine();
+  const auto first = engine.processId();
+  ASSERT_EQ(::kill(static_cast<pid_t>(first), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return engine.processId() != first && engine.state() == EngineLink::State::Ready; }));
+  ASSERT_EQ(::kill(static_cast<pid_t>(engine.processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return engine.state() == EngineLink::State::Dead; }));
+  tune->chooseTrial(2);
+  EXPECT_TRUE(tune->kernel()->pending());
+  QTest::mouseClick(tune->replay(), Qt::LeftButton);
+  EXPECT_FALSE(tune->measuring());
+  EXPECT_EQ(tune->measured(), "the engine is not running");
+  for (const char* id : {"tune.profile", "tune.measureDevice", "tune.start", "run.all"}) {
+    window->action("tools.message")->trigger();
+    window->action(id)->trigger();
+    EXPECT_EQ(window->statusText(), "The engine is not running") << id;
+  }
+  EXPECT_NE(cell(2)->status(), protocol::CellStatus::Running);
+  // Resume asks for an engine.
+  QTest::mouseClick(cell(3)->train()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().running(); }));
+  EXPECT_TRUE(cell(3)->train()->running());
+  EXPECT_TRUE(wait([&] { return !tune->kernel()->pending() && tune->replay()->isEnabled(); }));
 }
 
 // What is offered after a kill is what can be done.
