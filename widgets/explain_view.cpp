@@ -258,9 +258,10 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     if (const QString error = writeWhole(path, m_model->csv().toStdString()); !error.isEmpty())
       m_fusionHeader->setDetail(tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));
   });
-  connect(m_nodes, &QTableWidget::currentCellChanged, this, [this](int row) {
-    if (!m_marking && row >= 0 && m_nodes->item(row, 0))
-      m_graph->choose(m_nodes->item(row, 0)->data(Qt::UserRole).toString(), true);
+  // The current row is another matter: a table that gets the keyboard gives itself one.
+  connect(m_nodes->selectionModel(), &QItemSelectionModel::selectionChanged, this, [this] {
+    const QModelIndexList rows = m_nodes->selectionModel()->selectedRows();
+    if (!m_marking && rows.size() == 1) m_graph->choose(rows.front().data(Qt::UserRole).toString(), true);
   });
   connect(selection, &Selection::changed, this, &ExplainView::markSelection);
   connect(m_states, &QComboBox::currentIndexChanged, this, [this] { filterStates(m_states->currentData().toInt()); });

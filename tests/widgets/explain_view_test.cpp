@@ -10,6 +10,7 @@
 #include <QTableView>
 #include <QTableWidget>
 #include <QTest>
+#include <QToolButton>
 
 #include "core/document/document.h"
 #include "tests/widgets/capsule.h"
@@ -190,6 +191,29 @@ TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
   QTest::keyClick(view.nodes(), Qt::Key_Down);
   EXPECT_EQ(view.graph()->chosen(), "L");
   EXPECT_EQ(selection.origins(), Origins{3});
+}
+
+// Its first row gets the keyboard with it, and is not chosen by that; a click on it is a choice.
+TEST_F(Widgets, LookingAtTheGraphAsATableChoosesNothing) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.graph()->choose("L", true);
+  const Origins chosen = selection.origins();
+  view.graph()->setFocus();
+  QToolButton* asTable = nullptr;
+  for (QToolButton* b : view.findChildren<QToolButton*>())
+    if (b->text() == "As table") asTable = b;
+  ASSERT_TRUE(asTable);
+  asTable->click();
+  view.nodes()->setFocus();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return view.nodes()->isVisible() && view.nodes()->hasFocus(); }));
+  EXPECT_EQ(view.graph()->chosen(), "L");
+  EXPECT_EQ(selection.origins(), chosen);
+  const QTableWidgetItem* first = view.nodes()->item(0, 0);
+  QTest::mouseClick(view.nodes()->viewport(), Qt::LeftButton, {}, view.nodes()->visualItemRect(first).center());
+  EXPECT_EQ(view.graph()->chosen(), first->data(Qt::UserRole).toString());
 }
 
 // An operator that several kernels compute is a decision's end in each of them; what was measured holds while it is decided alike.
