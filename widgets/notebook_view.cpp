@@ -30,6 +30,7 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
   qApp->installEventFilter(this);
+  connect(qApp, &QApplication::focusChanged, this, [this](const QWidget*, const QWidget* now) { followKeyboard(now); });
   connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { letGo(); });
   connect(verticalScrollBar(), &QScrollBar::rangeChanged, this, [this] { keepHeld(); });
 }
@@ -530,7 +531,7 @@ void NotebookView::setCellStatus(CellId id, protocol::CellStatus status, const Q
   if (CellView* v = viewThatRan(id)) v->setStatus(status, message);
 }
 
-void NotebookView::activate(CellId id, bool edit) {
+bool NotebookView::mark(CellId id, bool edit) {
   const bool changed = m_active != id || m_editing != edit;
   if (changed || edit) forgetCommand();
   if (changed) letGo();
@@ -538,6 +539,21 @@ void NotebookView::activate(CellId id, bool edit) {
   m_editing = edit;
   for (CellView* v : m_cells)
     v->setActive(v->id() != id ? CellView::Active::No : edit ? CellView::Active::Editing : CellView::Active::Command);
+  return changed;
+}
+
+// What is clicked in a cell's output and takes the keyboard has none of the keys that write: they are those of whole cells.
+void NotebookView::followKeyboard(const QWidget* now) {
+  if (!m_editing || !now || QGuiApplication::mouseButtons() == Qt::NoButton || !m_content->isAncestorOf(now)) return;
+  for (const CellView* v : m_cells)
+    if (v->isAncestorOf(now)) {
+      if (now != v->editor() && !v->editor()->isAncestorOf(now) && mark(v->id(), false)) Q_EMIT activeChanged();
+      return;
+    }
+}
+
+void NotebookView::activate(CellId id, bool edit) {
+  const bool changed = mark(id, edit);
   CellView* v = view(id);
   if (!v) return;
   if (edit) {

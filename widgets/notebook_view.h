@@ -127,6 +127,8 @@ class NotebookView : public QScrollArea {
   void showSpan(int top, int bottom, int margin);  // px of the content
   void followCaret(CellView* view, bool pressed);
   void showKeptInSight();
+  bool mark(CellId id, bool edit);  // true: it was another
+  void followKeyboard(const QWidget* now);
   void keepHeld();
   void letGo() { m_keptInSight = nullptr, m_held = nullptr; }
   void layOutCells();  // now, also where nobody sees them

@@ -7,6 +7,7 @@
 #include <QListWidget>
 #include <QMenu>
 #include <QMenuBar>
+#include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
@@ -33,6 +34,7 @@
 #include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
+#include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
 
@@ -528,6 +530,27 @@ TEST_F(Keyboard, AClickOnAButtonLeavesTheKeyboardWhereItWas) {
   QTest::mouseClick(window->notebook()->viewport(), Qt::LeftButton, {}, QPoint(4, window->notebook()->viewport()->height() - 4));
   EXPECT_EQ(QApplication::focusWidget(), window->notebook());
   EXPECT_FALSE(window->notebook()->editing());
+}
+
+TEST_F(Keyboard, KeysBehindAClickInAnOutputAreThoseOfWholeCells) {
+  openChecked();
+  run(2);
+  ASSERT_TRUE(wait([&] { return cell(2)->tensorView() && cell(2)->tensorView()->model()->rowCount() > 0; }));
+  cell(2)->showResult(1);
+  editing(1)->moveCaretTo(0);
+  QPlainTextEdit* source = nullptr;
+  for (QPlainTextEdit* e : cell(2)->findChildren<QPlainTextEdit*>())
+    if (e->isVisible()) source = e;
+  ASSERT_TRUE(source);
+  const QPoint in = source->viewport()->rect().center();
+  QTest::mouseClick(window->windowHandle(), Qt::LeftButton, {},
+                    source->viewport()->mapTo(window.get(), in));
+  ASSERT_EQ(QApplication::focusWidget(), source);
+  EXPECT_FALSE(window->notebook()->editing());
+  EXPECT_EQ(window->notebook()->activeCell(), cell(2)->id());
+  const std::string text = document().text();
+  QTest::keyClick(source, Qt::Key_B);
+  EXPECT_NE(document().text(), text) << "a cell below";
 }
 
 // It is of the last letter: whatever else is done ends it.
