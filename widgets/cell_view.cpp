@@ -222,7 +222,9 @@ void CellView::paintEvent(QPaintEvent*) {
     case CellStatus::Error: icon = QStringLiteral("error"), color = c.failed; break;
     case CellStatus::Stale: icon = QStringLiteral("stale"), color = c.stale; break;
     case CellStatus::Queued: icon = QStringLiteral("stale"), color = c.muted; break;
-    case CellStatus::Running: icon = QStringLiteral("running"), color = c.accent; break;
+    case CellStatus::Running:
+      icon = m_train && m_train->paused() ? QStringLiteral("pause") : QStringLiteral("running"), color = c.accent;
+      break;
   }
   if (m_checking && m_status == CellStatus::Ok) icon = QStringLiteral("running"), color = c.accent;
   else if (m_outdated) color = mixed(c.page, color, 0.45);

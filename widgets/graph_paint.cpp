@@ -189,8 +189,10 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     if (!both) return;
     p.setFont(small);
     p.setPen(shade(c.muted));
+    QString shown = facts;
+    if (p.fontMetrics().horizontalAdvance(facts) > inner.width()) shown.replace(tr("operators"), tr("ops"));
     p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
-               p.fontMetrics().elidedText(facts, Qt::ElideRight, static_cast<int>(inner.width())));
+               p.fontMetrics().elidedText(shown, Qt::ElideRight, static_cast<int>(inner.width())));
     if (rows < 2) return;
     p.setPen(shade(mixed(c.muted, c.text, 0.5)));
     p.drawText(inner.adjusted(0, 0, 0, -QFontMetrics(small).height()), Qt::AlignBottom | Qt::AlignLeft,

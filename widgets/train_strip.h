@@ -64,6 +64,7 @@ class TrainStrip : public QWidget {
   LossPlot* lossPlot() const { return m_lossPlot; }
   QString result() const;  // the line that stands when it has ended
   bool running() const { return m_running; }
+  bool paused() const { return m_running && m_paused; }
   bool hasCurves() const;
   QString failure() const;  // what it ended with; empty: it did not fail
   QString detail() const;

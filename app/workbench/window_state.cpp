@@ -367,7 +367,8 @@ void MainWindow::refreshStatus() {
         const TrainStrip* training = strip(m_tab);
         const QStringList warnings = training ? training->warnings() : QStringList();
         if (!warnings.isEmpty()) text += QStringLiteral("  ·  ") + warnings.back().section(QLatin1Char('\n'), 0, 0);
-        setStatus(warnings.isEmpty() ? "running" : "warning", text);
+        const bool paused = run.phase == protocol::RunPhase::Paused;
+        setStatus(!warnings.isEmpty() ? "warning" : paused ? "pause" : "running", text);
       } else if (m_tab->workspace->runAsked()) {
         setStatus("running", tr("Preparing"));
       } else if (!m_tab->workspace->analysisIsCurrent()) {

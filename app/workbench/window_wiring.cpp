@@ -309,6 +309,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (page() == Page::Tune && phase == protocol::RunPhase::Idle) w->wantSubgraphs();
     if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused))
       refreshOutline();
+    if (CellView* v = tab->notebook->view(tab->training)) v->update();
     followRun();
     if (!w->running() && std::exchange(tab->ran, false)) refreshValues();
     refreshStatus();

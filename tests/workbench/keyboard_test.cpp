@@ -543,8 +543,7 @@ TEST_F(Keyboard, KeysBehindAClickInAnOutputAreThoseOfWholeCells) {
     if (e->isVisible()) source = e;
   ASSERT_TRUE(source);
   const QPoint in = source->viewport()->rect().center();
-  QTest::mouseClick(window->windowHandle(), Qt::LeftButton, {},
-                    source->viewport()->mapTo(window.get(), in));
+  QTest::mouseClick(window->windowHandle(), Qt::LeftButton, {}, source->viewport()->mapTo(window.get(), in));
   ASSERT_EQ(QApplication::focusWidget(), source);
   EXPECT_FALSE(window->notebook()->editing());
   EXPECT_EQ(window->notebook()->activeCell(), cell(2)->id());
