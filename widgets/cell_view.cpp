@@ -404,9 +404,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   m_waits.clear();
   for (const auto& name : info->waits) m_waits << QString::fromStdString(name);
   for (const auto& d : analysis.diagnostics)
-    if (d.severity == protocol::Severity::Error && d.span.source.empty() && d.span.begin >= info->begin &&
-        d.span.begin < std::max<std::size_t>(info->end, end))
-      m_mistaken = true;
+    if (d.severity == protocol::Severity::Error && isAbout(d, *info)) m_mistaken = true;
   refreshStatus();
   m_summary->setText(QString::fromStdString(info->summary));
   m_summaryRow->setVisible(!info->summary.empty());
@@ -471,6 +469,12 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   update();
 }
 
+// What is missing at the end of its text is, too.
+bool CellView::isAbout(const protocol::DiagnosticInfo& d, const protocol::CellInfo& info) const {
+  return d.span.source.empty() && d.span.begin >= info.begin &&
+         d.span.begin < std::max<std::size_t>(info.end, bodyBegin + m_editor->bytes().size() + 1);
+}
+
 void CellView::rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info) {
   while (QLayoutItem* item = m_messageLayout->takeAt(0)) {
     item->widget()->hide();
@@ -482,9 +486,7 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
   m_errors = 0;
   const std::size_t size = m_editor->bytes().size();
   for (const auto& d : analysis.diagnostics) {
-    if (!d.span.source.empty() || d.span.begin < info.begin ||
-        d.span.begin >= std::max<std::size_t>(info.end, bodyBegin + size + 1) || d.span.begin < bodyBegin)
-      continue;
+    if (!isAbout(d, info) || d.span.begin < bodyBegin) continue;
     const bool error = d.severity == protocol::Severity::Error;
     QString text = QString::fromStdString(d.message);
     std::vector<std::pair<QString, std::uint32_t>> places;

@@ -141,6 +141,7 @@ class CellView : public QWidget {
   bool isAnswered(const QString& show) const;  // for the text that was analysed last
   void followAge();
   void setChecking(bool checking);
+  bool isAbout(const protocol::DiagnosticInfo& diagnostic, const protocol::CellInfo& info) const;
   void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
   void ensureResult();
   void refreshResult();

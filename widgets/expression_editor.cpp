@@ -82,6 +82,7 @@ QTextCharFormat foldedFormat(const QFont& around) {
 ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* parent)
     : QPlainTextEdit(parent), m_theme(theme), m_code(code), m_completions(new CompletionView(theme, this)) {
   setUndoRedoEnabled(false);
+  setFocusPolicy(Qt::ClickFocus);  // Tab writes: it would lead in and not out again
   setFrameShape(QFrame::NoFrame);
   setLineWrapMode(code ? QPlainTextEdit::NoWrap : QPlainTextEdit::WidgetWidth);
   setVerticalScrollBarPolicy(Qt::ScrollBarAlwaysOff);

@@ -54,6 +54,8 @@ FindBar::FindBar(const Theme* theme, QWidget* parent)
   second->addWidget(one);
   second->addWidget(all);
   layout->addWidget(m_replaceRow);
+  for (auto [from, to] : {std::pair<QWidget*, QWidget*>{m_find, m_replace}, {m_replace, one}, {one, all}, {all, m_exact}})
+    setTabOrder(from, to);
   layout->addWidget(line());
   connect(m_find, &QLineEdit::textChanged, this, [this](const QString& text) { Q_EMIT wanted(text, exact()); });
   connect(m_exact, &QToolButton::toggled, this, [this](bool on) { Q_EMIT wanted(m_find->text(), on); });

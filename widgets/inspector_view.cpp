@@ -318,6 +318,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   const QString name = QString::fromStdString(t.name);
   const bool same = name == m_tensor;
   m_tensor = name;
+  m_ofBatch = t.kind == protocol::SymbolKind::Loss || t.kind == protocol::SymbolKind::Eval;
   m_empty->hide();
   m_scroll->show();
   setOutdated(false);
@@ -548,7 +549,7 @@ void InspectorView::sayStates() {
   const bool checked = m_known.check && m_known.tensor == m_tensor.toStdString(), both = checked && m_step;
   if (checked) m_check->setDetail(both ? tr("initial values, %1").arg(m_checkDetail) : m_checkDetail);
   m_valueSection->setDetail(!m_step        ? QString()
-                            : *m_step >= 0 ? tr("at step %1").arg(grouped(*m_step))
+                            : *m_step >= 0 ? (m_ofBatch ? tr("of the batch of step %1") : tr("at step %1")).arg(grouped(*m_step))
                             : both         ? tr("initial values")
                                            : QString());
 }

@@ -95,6 +95,7 @@ class InspectorView : public QWidget {
   std::int64_t m_round = 0;   // samples that the newest round was asked for after
   QString m_checkDetail;
   std::optional<std::int64_t> m_step;  // of the values; -1: initial ones; none: there are no values
+  bool m_ofBatch = false;              // what is inspected is computed from the rows of one
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
   DerivationView* m_steps;
   IconButton* m_pin;

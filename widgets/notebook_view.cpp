@@ -89,9 +89,7 @@ CellView* NotebookView::make(const Cell& cell) {
     if (!m_editing || m_active != v->id()) return;
     forgetCommand();
     const std::size_t at = v->bodyBegin + v->editor()->caretByte();
-    const auto [begin, end] = v->editor()->selectionBytes();
-    if (v->kind() == CellKind::Code)
-      m_selection->selectBytes(static_cast<std::uint32_t>(v->bodyBegin + begin), static_cast<std::uint32_t>(v->bodyBegin + end));
+    if (v->kind() == CellKind::Code) selectCaret(v);
     const std::string_view before = std::string_view(m_document->text()).substr(0, at);
     const auto lines = std::count(before.begin(), before.end(), '\n');
     const std::size_t lineBegin = before.rfind('\n');
@@ -499,6 +497,15 @@ void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
   }
   m_layout->setEnabled(true);
   m_layout->activate();
+  // What was typed has places now. Whoever has chosen something else since keeps that.
+  const CellView* v = m_editing && m_selection->choices() == m_caretChoice ? view(m_active) : nullptr;
+  if (v && v->kind() == CellKind::Code && v->editor()->hasFocus()) selectCaret(v);
+}
+
+void NotebookView::selectCaret(const CellView* v) {
+  const auto [begin, end] = v->editor()->selectionBytes();
+  m_selection->selectBytes(static_cast<std::uint32_t>(v->bodyBegin + begin), static_cast<std::uint32_t>(v->bodyBegin + end));
+  m_caretChoice = m_selection->choices();
 }
 
 std::optional<std::uint32_t> NotebookView::analysisCell(CellId id) const {
@@ -714,6 +721,20 @@ void NotebookView::focusInEvent(QFocusEvent* event) {
 void NotebookView::focusOutEvent(QFocusEvent* event) {
   QScrollArea::focusOutEvent(event);
   forgetCommand();
+}
+
+// Tab leads from a chosen cell to what it has to press, and to that of the cells below it.
+bool NotebookView::focusNextPrevChild(bool next) {
+  if (!next || !hasFocus()) return QScrollArea::focusNextPrevChild(next);
+  const auto at = std::ranges::find(m_cells, m_active, &CellView::id);
+  for (auto cell = at; cell != m_cells.end(); ++cell)
+    for (QWidget* w = (*cell)->nextInFocusChain(); w != *cell; w = w->nextInFocusChain())
+      if ((*cell)->isAncestorOf(w) && w->isVisible() && w->isEnabled() && (w->focusPolicy() & Qt::TabFocus) == Qt::TabFocus) {
+        w->setFocus(Qt::TabFocusReason);
+        ensureWidgetVisible(w, 0, 24);
+        return true;
+      }
+  return QScrollArea::focusNextPrevChild(next);
 }
 
 void NotebookView::keyPressEvent(QKeyEvent* event) {

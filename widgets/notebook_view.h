@@ -118,6 +118,7 @@ class NotebookView : public QScrollArea {
   void mousePressEvent(QMouseEvent*) override;
   void focusInEvent(QFocusEvent*) override;
   void focusOutEvent(QFocusEvent*) override;
+  bool focusNextPrevChild(bool next) override;
 
  private:
   CellView* make(const Cell& cell);
@@ -127,6 +128,7 @@ class NotebookView : public QScrollArea {
   void showSpan(int top, int bottom, int margin);  // px of the content
   void followCaret(CellView* view, bool pressed);
   void showKeptInSight();
+  void selectCaret(const CellView* view);
   bool mark(CellId id, bool edit);  // true: it was another
   void followKeyboard(const QWidget* now);
   void keepHeld();
@@ -148,8 +150,9 @@ class NotebookView : public QScrollArea {
   CellId m_begun = 0;  // the last one that a typed separator began; 0: none, or more was typed on its line
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
-  QPointer<CellView> m_held;  // the one that is written in
-  int m_heldAt = 0;           // px of the page: top of its editor
+  std::uint64_t m_caretChoice = 0;  // of the selection: the last one that the caret made
+  QPointer<CellView> m_held;        // the one that is written in
+  int m_heldAt = 0;                 // px of the page: top of its editor
   void handleKey(QKeyEvent* event);
   void tellCommand(QKeyEvent* event, bool changed);
   void tell(const QString& words);

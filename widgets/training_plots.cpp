@@ -125,7 +125,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
   const double words = std::max(widest.horizontalAdvance(QObject::tr("held out 100.0 %")),
-                                widest.horizontalAdvance(QObject::tr("mean loss %1").arg(significant(1.23e-05, 3))));
+                                widest.horizontalAdvance(QObject::tr("mean loss %1").arg(significant(0.000444, 3))));
   const double room = std::min(0.65, (words + 14) / width);
   plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
 }

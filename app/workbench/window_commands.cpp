@@ -484,7 +484,9 @@ void MainWindow::runAll() {
     return;
   }
   if (!engineAnswers()) return;
-  if (std::ranges::all_of(notebook()->cells(), [](const CellView* v) { return v->shows().isEmpty(); }))
+  const auto& known = workspace().analysis();
+  const bool sound = std::ranges::none_of(known.diagnostics, [](const auto& d) { return d.severity == protocol::Severity::Error; });
+  if (sound && std::ranges::all_of(known.cells, [](const auto& cell) { return cell.shows.empty(); }))
     return setStatus("warning", tr("No cell shows a value: `show Y` does. A cell with `train` is run by itself"));
   for (CellView* v : notebook()->cells())
     if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued)

@@ -196,6 +196,26 @@ TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
   EXPECT_EQ(cell(3)->failure(), QString());
 }
 
+// `show Y,`: what is missing is missed behind the last letter.
+TEST_F(Notebook, AResultStaysWhileTheEndOfItsCellIsNotWritten) {
+  auto a = capsule::analysis(document.text(), document.revision());
+  view.setAnalysis(a);
+  const QStringList shown = cell(2)->shows();
+  ASSERT_EQ(shown.size(), 2);
+  protocol::DiagnosticInfo missing;
+  missing.severity = protocol::Severity::Error;
+  missing.message = "expected an expression, found the end";
+  const auto end = static_cast<std::uint32_t>(cell(2)->bodyBegin + cell(2)->editor()->bytes().size());
+  missing.span = {"", end, end};
+  a.diagnostics.push_back(missing);
+  a.cells[2].end = end;
+  a.cells[2].shows.clear();
+  view.setAnalysis(a);
+  EXPECT_EQ(cell(2)->diagnosticTexts().size(), 1);
+  EXPECT_EQ(cell(2)->status(), protocol::CellStatus::Error);
+  EXPECT_EQ(cell(2)->shows(), shown);
+}
+
 TEST_F(Notebook, ACellThatWaitsForATrainingSaysSo) {
   using protocol::CellStatus;
   cell(2)->beginRun(true);

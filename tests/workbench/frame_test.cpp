@@ -516,6 +516,7 @@ TEST_F(Frame, EverythingIsReachedByTheKeyboardAndNamed) {
     }
     for (QWidget* w : window->findChildren<QWidget*>()) {
       if (!w->isVisible() || !interactive(w) || w->objectName().startsWith("qt_")) continue;
+      if (w->inherits("nf::ExpressionEditor")) continue;  // Enter leads into it from its cell: in it Tab writes
       if (w->inherits("QScrollBar") || w->inherits("QHeaderView") || w->inherits("QLineEditIconButton") ||
           w->parentWidget()->inherits("QTabBar") || w->parentWidget()->inherits("QAbstractItemView") ||
           w->parentWidget()->inherits("QAbstractSpinBox") || w->inherits("QTableCornerButton"))

@@ -19,6 +19,7 @@
 #include <QToolBar>
 #include <QToolButton>
 #include <QTreeWidget>
+#include <set>
 
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
@@ -550,6 +551,40 @@ TEST_F(Keyboard, KeysBehindAClickInAnOutputAreThoseOfWholeCells) {
   const std::string text = document().text();
   QTest::keyClick(source, Qt::Key_B);
   EXPECT_NE(document().text(), text) << "a cell below";
+}
+
+// Tab writes in a cell's text: outside it leads to what the chosen cell has to press, never into a text.
+TEST_F(Keyboard, TabGoesFromAChosenCellToItsButtons) {
+  openChecked();
+  const std::string text = document().text();
+  editing(2);
+  QTest::keyClick(cell(2)->editor(), Qt::Key_Escape);
+  ASSERT_EQ(QApplication::focusWidget(), window->notebook());
+  std::set<const QWidget*> seen;
+  for (int i = 0; i < 12; ++i) {
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_Tab);
+    const QWidget* now = QApplication::focusWidget();
+    ASSERT_TRUE(now);
+    EXPECT_TRUE(i > 0 || cell(2)->isAncestorOf(now)) << now->metaObject()->className();
+    EXPECT_FALSE(qobject_cast<const ExpressionEditor*>(now));
+    seen.insert(now);
+  }
+  EXPECT_GT(seen.size(), 4u);
+  EXPECT_EQ(document().text(), text);
+}
+
+// The inspector goes with what is typed, once it is checked.
+TEST_F(Keyboard, WhatIsTypedIsInspected) {
+  openChecked();
+  ExpressionEditor* editor = editing(1);
+  editor->moveCaretTo(editor->bytes().find("W[k, c"));
+  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "W"; }));
+  editor->moveCaretTo(editor->bytes().find("A[b, c"));
+  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "A"; }));
+  editor->selectBytes(editor->bytes().find("W[k, c"), editor->bytes().find("W[k, c"));
+  QTest::keyClicks(editor, " ");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  EXPECT_TRUE(wait([&] { return window->inspector()->tensor() == "W"; })) << window->inspector()->tensor().toStdString();
 }
 
 // It is of the last letter: whatever else is done ends it.

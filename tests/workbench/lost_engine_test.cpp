@@ -153,7 +153,8 @@ TEST_F(Window, WhatIsAskedOfNoEngineIsAnswered) {
   EngineLink& engine = window->workspace().engine();
   const auto first = engine.processId();
   ASSERT_EQ(::kill(static_cast<pid_t>(first), SIGKILL), 0);
-  ASSERT_TRUE(wait([&] { return engine.processId() != first && engine.state() == EngineLink::State::Ready; }));
+  ASSERT_TRUE(wait([&] { return engine.processId() != first && window->workspace().analysisIsKnown(); }));
+  ASSERT_TRUE(wait([&] { return tune->trials()->points() > 1 && tune->replay()->isEnabled() && window->workspace().idle(); }));
   ASSERT_EQ(::kill(static_cast<pid_t>(engine.processId()), SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return engine.state() == EngineLink::State::Dead; }));
   tune->chooseTrial(2);
