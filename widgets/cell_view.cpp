@@ -197,8 +197,15 @@ void CellView::setActive(Active active) {
   update();
 }
 
-// Beside its text: the whole cell.
-void CellView::mousePressEvent(QMouseEvent*) { Q_EMIT commandModeWanted(); }
+// Beside its text: the whole cell. The edge around the text is the text's.
+void CellView::mousePressEvent(QMouseEvent* event) {
+  if (!m_editor->isVisible() || !m_editor->geometry().contains(event->pos())) return Q_EMIT commandModeWanted();
+  const QPoint at = m_editor->viewport()->mapFrom(this, event->pos());
+  const QRect text = m_editor->viewport()->rect();
+  m_editor->setTextCursor(
+      m_editor->cursorForPosition({std::clamp(at.x(), text.left(), text.right()), std::clamp(at.y(), text.top(), text.bottom())}));
+  m_editor->setFocus();
+}
 
 void CellView::paintEvent(QPaintEvent*) {
   QPainter p(this);
@@ -306,6 +313,7 @@ void CellView::setStatus(CellStatus status, const QString& message, bool trained
   m_running = status == CellStatus::Running || status == CellStatus::Queued;
   m_behindTraining = status == CellStatus::Queued;
   m_failed = status == CellStatus::Error;
+  m_failedAt = m_revision;
   m_interrupted = false;
   if (status == CellStatus::Ok && (trained || !m_train)) m_resultMeaning = m_runMeaning, m_hasRun = true;
   m_ended = message;
@@ -401,6 +409,8 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   m_editor->setHints(std::move(list));
   m_mistaken = info->status == CellStatus::Error;
   m_meaning = info->meaning;
+  // What shows nothing has no meaning to compare: any other text may have mended what its run failed by.
+  if (m_failed && m_meaning.empty() && analysis.revision != m_failedAt) m_failed = false, m_ended.clear();
   m_waits.clear();
   for (const auto& name : info->waits) m_waits << QString::fromStdString(name);
   for (const auto& d : analysis.diagnostics)

@@ -167,6 +167,7 @@ class CellView : public QWidget {
   QTimer m_age;
   std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
   bool m_hasRun = false, m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
+  std::uint64_t m_failedAt = 0;   // revision of the text
   bool m_behindTraining = false;  // that runs
   bool m_hidden = false;          // something it shows is not made
   QStringList m_waits;

@@ -196,6 +196,35 @@ TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
   EXPECT_EQ(cell(3)->failure(), QString());
 }
 
+TEST_F(Notebook, AFailureOfACellThatShowsNothingGoesWithTheText) {
+  auto a = capsule::analysis(document.text(), document.revision());
+  view.setAnalysis(a);
+  ASSERT_TRUE(cell(1)->shows().isEmpty());
+  cell(1)->beginRun();
+  cell(1)->setStatus(protocol::CellStatus::Error, "Tensor W has no values.");
+  view.setAnalysis(a);
+  EXPECT_EQ(cell(1)->status(), protocol::CellStatus::Error);
+  document.replace(document.text().size(), document.text().size(), "# more\n", "Typing");
+  view.followDocument();
+  view.setAnalysis(capsule::analysis(document.text(), document.revision()));
+  EXPECT_EQ(cell(1)->status(), protocol::CellStatus::Ok);
+  EXPECT_EQ(cell(1)->failure(), QString());
+}
+
+// The edge of the box around a text is no place beside it.
+TEST_F(Notebook, AClickOnTheEdgeOfATextWritesThere) {
+  view.activate(cell(2)->id(), false);
+  QCoreApplication::processEvents();
+  ExpressionEditor* editor = cell(1)->editor();
+  const QPoint edge(editor->width() / 2, 1);
+  ASSERT_FALSE(editor->viewport()->geometry().contains(edge)) << "the box has an edge";
+  QTest::mouseClick(cell(1), Qt::LeftButton, {}, editor->mapTo(cell(1), edge));
+  EXPECT_TRUE(view.editing());
+  EXPECT_EQ(view.activeCell(), cell(1)->id());
+  EXPECT_EQ(editor->textCursor().blockNumber(), 0);
+  EXPECT_GT(editor->textCursor().positionInBlock(), 0);
+}
+
 // `show Y,`: what is missing is missed behind the last letter.
 TEST_F(Notebook, AResultStaysWhileTheEndOfItsCellIsNotWritten) {
   auto a = capsule::analysis(document.text(), document.revision());
