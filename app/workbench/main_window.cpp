@@ -610,7 +610,12 @@ void MainWindow::useSession(const Session& session) {
     if (kept.journal.isEmpty()) {
       if (QFileInfo(kept.path).isReadable()) openFile(kept.path);
     } else if (auto journal = readJournal(kept.journal)) {
-      Tab* tab = untouchedTab() ? m_tab : newTab();
+      // A journal may be newer than what was written of its session: the notebook is open then, as it was on disk.
+      const auto clean = std::ranges::find_if(m_tabs, [&](const auto& other) {
+        return !kept.path.isEmpty() && other->workspace->path() == kept.path && !other->workspace->document().modified() &&
+               other->training == 0;
+      });
+      Tab* tab = clean != m_tabs.end() ? clean->get() : untouchedTab() ? m_tab : newTab();
       const bool taken = std::any_of(m_tabs.begin(), m_tabs.end(), [&](const auto& other) {
         return other.get() != tab && other->workspace->path().isEmpty() && other->workspace->untitled() == kept.untitled;
       });

@@ -163,6 +163,8 @@ SessionStore::Waiting SessionStore::countLeft(const QStringList& open) const {
     if (!lock) continue;
     const QStringList files = journalsIn(folder);
     waiting.unsaved += static_cast<int>(files.size());
+    for (const QString& file : files)
+      if (const auto journal = readJournal(file); journal && !journal->path.empty()) known << QString::fromStdString(journal->path);
     for (const SessionTab& tab : readSession(folder).value_or(Session{}).tabs)
       if (!tab.path.isEmpty() && !files.contains(tab.journal) && !known.contains(tab.path) && QFileInfo(tab.path).isReadable()) {
         known << tab.path;

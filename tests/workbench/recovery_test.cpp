@@ -5,6 +5,7 @@
 
 #include <QApplication>
 #include <QDir>
+#include <QDirIterator>
 #include <QDockWidget>
 #include <QFileDialog>
 #include <QLabel>
@@ -382,6 +383,32 @@ TEST_F(Recovery, AWindowStartedOnAFileOffersAllThatWasOpen) {
   window->tellOfLeft();
   ASSERT_EQ(window->messages()->key(), "left");
   EXPECT_TRUE(window->messages()->text().contains("1 notebook that was not saved")) << "the other one is open";
+}
+
+// The session was written while the notebook was saved, its journal after: one notebook, which can be edited.
+TEST_F(Recovery, AJournalThatItsSessionDoesNotKnowIsOfTheNotebookThatWasOpen) {
+  const QString second = other(), third = other("third.nf", "let t = 1\n");
+  kill({"open", path(), "open", second, "type", "# other "});
+  for (QDirIterator it(SessionStore::defaultRoot(), {"session.json"}, QDir::Files, QDirIterator::Subdirectories); it.hasNext();) {
+    QFile file(it.next());
+    ASSERT_TRUE(file.open(QIODevice::ReadWrite));
+    QByteArray json = file.readAll();
+    ASSERT_TRUE(json.contains(".journal\""));
+    const qsizetype end = json.indexOf(".journal\"") + 8, begin = json.lastIndexOf('"', end - 9) + 1;
+    file.resize(0);
+    file.write(json.remove(begin, end - begin));
+  }
+  startWith(third);
+  window->tellOfLeft();
+  ASSERT_EQ(window->messages()->key(), "left");
+  EXPECT_TRUE(window->messages()->text().contains("2 notebooks were open")) << window->messages()->text().toStdString();
+  press(0);
+  ASSERT_EQ(window->tabs()->count(), 3);
+  EXPECT_EQ(textOf(1), capsule::kText);
+  EXPECT_EQ(textOf(2), "# %%\n# other let z = 3\n");
+  window->tabs()->setCurrentIndex(2);
+  EXPECT_FALSE(document().readOnly());
+  EXPECT_TRUE(document().modified());
 }
 
 TEST_F(Recovery, WhatWasOpenIsForgottenOnRequestAndBringsNothingElse) {
