@@ -239,9 +239,9 @@ void MainWindow::refreshMessages() {
   const CellView* cut = m_tab->notebook->view(m_tab->interrupted);
   const bool resumes = cut && cut->train() && cut->train()->resumes();
   askOnce("engine", m_tab->engineLost,
-          m_tab->engineDown    ? QStringList{tr("Restart the engine")}
-          : m_tab->interrupted ? QStringList{resumes ? tr("Resume training") : tr("Train again")}
-                               : QStringList());
+          m_tab->engineDown ? QStringList{tr("Restart the engine")}
+          : cut             ? QStringList{resumes ? tr("Resume training") : tr("Train again")}
+                            : QStringList());
 }
 
 // Where the cursor is; while whole cells are chosen that they are, and what the last letter did to them.
