@@ -96,13 +96,14 @@ void NotebookView::showKeptInSight() {
   showSpan(top, top + part->height(), 24);
 }
 
-// Of the application.
+void NotebookView::pressed(const QWidget* at) {
+  forgetCommand();
+  // What is clicked stays under the pointer.
+  if (m_content->isAncestorOf(at)) m_held = nullptr;
+}
+
+// Of the page and its cells.
 bool NotebookView::eventFilter(QObject* watched, QEvent* event) {
-  if (event->type() == QEvent::MouseButtonPress) {
-    forgetCommand();
-    // What is clicked stays under the pointer.
-    if (watched->isWidgetType() && m_content->isAncestorOf(static_cast<const QWidget*>(watched))) m_held = nullptr;
-  }
   if (event->type() == QEvent::Move && watched == m_held) keepHeld();
   // The cells have their new places once the page has laid them out.
   if (watched == m_content && event->type() == QEvent::Resize && m_keptInSight)

@@ -8,6 +8,7 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "core/syntax/rename.h"
@@ -15,6 +16,23 @@
 #include "widgets/tensor_view.h"
 
 namespace nf {
+
+namespace {
+
+// Wherever somebody presses in the application.
+class EveryPress : public QObject {
+ public:
+  EveryPress(QObject* parent, std::function<void(const QWidget*)> pressed) : QObject(parent), m_pressed(std::move(pressed)) {}
+  bool eventFilter(QObject* watched, QEvent* event) override {
+    if (event->type() == QEvent::MouseButtonPress && watched->isWidgetType()) m_pressed(static_cast<const QWidget*>(watched));
+    return false;
+  }
+
+ private:
+  std::function<void(const QWidget*)> m_pressed;
+};
+
+}  // namespace
 
 NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* parent)
     : QScrollArea(parent), m_theme(theme), m_selection(selection), m_content(new QWidget), m_layout(new QVBoxLayout(m_content)) {
@@ -29,7 +47,7 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->addStretch(1);
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
-  qApp->installEventFilter(this);
+  qApp->installEventFilter(new EveryPress(this, [this](const QWidget* at) { pressed(at); }));
   connect(qApp, &QApplication::focusChanged, this, [this](const QWidget*, const QWidget* now) { followKeyboard(now); });
   connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { letGo(); });
   connect(verticalScrollBar(), &QScrollBar::rangeChanged, this, [this] { keepHeld(); });
@@ -53,6 +71,7 @@ void NotebookView::setDocument(Document* document) {
 CellView* NotebookView::make(const Cell& cell) {
   auto* v = new CellView(m_theme, m_selection, cell.id, cell.kind);
   v->editor()->setReadOnly(m_readOnly);
+  v->installEventFilter(this);
   connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {
     std::string bytes = text.toStdString();
     // Return behind a separator ends the separator's line, which the cell does not show.

@@ -132,6 +132,7 @@ class NotebookView : public QScrollArea {
   bool mark(CellId id, bool edit);  // true: it was another
   void followKeyboard(const QWidget* now);
   void keepHeld();
+  void pressed(const QWidget* at);
   void letGo() { m_keptInSight = nullptr, m_held = nullptr; }
   void layOutCells();  // now, also where nobody sees them
 

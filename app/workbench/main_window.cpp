@@ -434,14 +434,22 @@ void MainWindow::openFiles(const QStringList& paths) {
   if (!refused.isEmpty()) m_messages->ask("open", refused.join(QLatin1Char('\n')), {});
 }
 
-QString MainWindow::tryToOpen(const QString& path) {
+// Where this file is open, by whatever path; null: nowhere.
+MainWindow::Tab* MainWindow::tabOf(const QString& path) const {
+  if (path.isEmpty()) return nullptr;
   const QString wanted = QFileInfo(path).absoluteFilePath(), file = QFileInfo(wanted).canonicalFilePath();
-  for (std::size_t i = 0; i < m_tabs.size(); ++i) {
-    const QString open = m_tabs[i]->workspace->path();
-    if (open == wanted || (!open.isEmpty() && !file.isEmpty() && QFileInfo(open).canonicalFilePath() == file)) {
-      showTab(static_cast<int>(i));
-      return {};
-    }
+  for (const auto& tab : m_tabs) {
+    const QString open = tab->workspace->path();
+    if (open == wanted || (!open.isEmpty() && !file.isEmpty() && QFileInfo(open).canonicalFilePath() == file)) return tab.get();
+  }
+  return nullptr;
+}
+
+QString MainWindow::tryToOpen(const QString& path) {
+  const QString wanted = QFileInfo(path).absoluteFilePath();
+  if (Tab* open = tabOf(path)) {
+    showTab(indexOf(open));
+    return {};
   }
   if (!QFileInfo(wanted).isReadable() || QFileInfo(wanted).isDir()) return tr("%1 cannot be read.").arg(path);
   // Shown as text, it would not be what is on the disk.
@@ -611,11 +619,9 @@ void MainWindow::useSession(const Session& session) {
       if (QFileInfo(kept.path).isReadable()) openFile(kept.path);
     } else if (auto journal = readJournal(kept.journal)) {
       // A journal may be newer than what was written of its session: the notebook is open then, as it was on disk.
-      const auto clean = std::ranges::find_if(m_tabs, [&](const auto& other) {
-        return !kept.path.isEmpty() && other->workspace->path() == kept.path && !other->workspace->document().modified() &&
-               other->training == 0;
-      });
-      Tab* tab = clean != m_tabs.end() ? clean->get() : untouchedTab() ? m_tab : newTab();
+      Tab* open = tabOf(kept.path);
+      const bool clean = open && !open->workspace->document().modified() && open->training == 0;
+      Tab* tab = clean ? open : untouchedTab() ? m_tab : newTab();
       const bool taken = std::any_of(m_tabs.begin(), m_tabs.end(), [&](const auto& other) {
         return other.get() != tab && other->workspace->path().isEmpty() && other->workspace->untitled() == kept.untitled;
       });

@@ -179,6 +179,7 @@ class MainWindow : public QMainWindow {
   void runActive(AfterRun then);
   void runCell(CellId id, bool resume = false);
   void resume(Tab* tab, CellId id);
+  Tab* tabOf(const QString& path) const;
   bool engineAnswers();
   bool waitsForCheck(const QString& then);
   void runWhatWaited(Tab* tab);

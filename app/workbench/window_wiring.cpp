@@ -307,9 +307,10 @@ void MainWindow::connectRun(Tab* tab) {
     m_tune->setRunState(w->runState(), w->trialsOfOthers());
     const auto phase = w->runState().phase;
     if (page() == Page::Tune && phase == protocol::RunPhase::Idle) w->wantSubgraphs();
-    if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused))
+    if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused)) {
       refreshOutline();
-    if (CellView* v = tab->notebook->view(tab->training)) v->update();
+      if (CellView* v = tab->notebook->view(tab->training)) v->update();
+    }
     followRun();
     if (!w->running() && std::exchange(tab->ran, false)) refreshValues();
     refreshStatus();

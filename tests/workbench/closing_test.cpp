@@ -90,9 +90,7 @@ TEST_F(Window, QuittingAsksOnceForAllNotebooks) {
 }
 
 TEST_F(Window, QuittingNamesWhatIsNotSavedAndWhatTrains) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  const std::string text = writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
@@ -129,9 +127,7 @@ TEST_F(Window, DiscardingGivesAllChangesUpAtOnce) {
 }
 
 TEST_F(Window, ClosingANotebookThatTrainsAsks) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  const std::string text = writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));

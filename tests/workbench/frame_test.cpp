@@ -448,9 +448,7 @@ TEST_F(Frame, NoOtherWindowComesUp) {
 
 // What stops a run is in sight on every page of a small screen, and works there.
 TEST_F(Frame, PauseAndStopAreInSightOnEveryPage) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   QFile::rename(path(), folder.filePath("a_notebook_with_quite_a_long_name_for_its_window.nf"));
   window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
   window->openFile(folder.filePath("a_notebook_with_quite_a_long_name_for_its_window.nf"));

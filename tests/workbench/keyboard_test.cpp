@@ -60,9 +60,7 @@ struct Keyboard : Window {
 
 // Deleted while it trains and brought back, a cell has its panel, which has heard all of the run; deleted after it, its curve.
 TEST_F(Keyboard, ATrainCellThatWasDeletedComesBackWithItsRun) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));

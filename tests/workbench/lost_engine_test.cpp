@@ -67,9 +67,7 @@ TEST_F(Window, ValuesOutliveTheEngineTheyCameFrom) {
 }
 
 TEST_F(Window, KillingTheEngineCostsNothingButTheJob) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  const std::string text = writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->workspace().steps().size() == 100; }));
@@ -139,9 +137,7 @@ TEST_F(Window, WhatWasToldOutlivesTheEngineWhileThereIsNone) {
 
 // What somebody asks for while there is no engine has its answer at once, and nothing waits for ever.
 TEST_F(Window, WhatIsAskedOfNoEngineIsAnswered) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->workspace().steps().size() == 100; }));
@@ -177,9 +173,7 @@ TEST_F(Window, WhatIsAskedOfNoEngineIsAnswered) {
 
 // What is offered after a kill is what can be done.
 TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  const std::string text = writeLongTraining();
   const KeptRun kept(folder);
   kept.put("run.json", R"({"train":"L","settings":{"resume":""}})");
   for (const bool any : {false, true}) {
@@ -216,9 +210,7 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
 
 // The curve had come further than the newest checkpoint: how far back a resumed run begins is said where it is offered and while it does.
 TEST_F(Window, AResumeSaysWhereItGoesOnFrom) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  const std::string text = writeLongTraining();
   const KeptRun kept(folder);
   kept.put("run.json", R"({"train":"L","settings":{"resume":""}})");
   kept.putCheckpoint(150);
@@ -285,9 +277,7 @@ TEST_F(Window, ResumeIsNotOfferedPastTheLastEpoch) {
 }
 
 TEST_F(Window, AnEngineThatDoesNotAnswerIsSaidAndRestarted) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  const std::string text = writeLongTraining();
   openChecked();
   auto* watch = window->workspace().findChild<AnswerWatch*>();
   ASSERT_TRUE(watch);

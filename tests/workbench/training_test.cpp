@@ -101,9 +101,7 @@ TEST_F(Window, ASwapOfTheListLeadsToItsKernel) {
 }
 
 TEST_F(Window, AStoppedTrainingHasNoTickOfAFinishedOne) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->workspace().steps().size() == 100; }));
@@ -135,9 +133,7 @@ TEST_F(Window, TheWheelOverAPlotOfATrainingScrollsTheNotebook) {
 }
 
 TEST_F(Window, ValuesInSightFollowTheTraining) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   openChecked();
   ASSERT_TRUE(wait([&] { return !window->inspector()->tensor().isEmpty(); }));
   run(3);
@@ -147,9 +143,7 @@ TEST_F(Window, ValuesInSightFollowTheTraining) {
 }
 
 TEST_F(Window, TheLastValuesOfARunAreShownWhenItHasEnded) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->inspector()->values()->facts().contains("at step 400"); }));
@@ -161,9 +155,7 @@ TEST_F(Window, TheLastValuesOfARunAreShownWhenItHasEnded) {
 }
 
 TEST_F(Window, StopStops) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return window->action("run.stop")->isEnabled(); }));

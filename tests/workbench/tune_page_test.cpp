@@ -51,9 +51,7 @@ TEST_F(Window, TrainingFillsTheTunePage) {
 }
 
 TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
-  std::string text = capsule::kText;
-  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
-  write(text);
+  writeLongTraining();
   openChecked();
   window->showPage(MainWindow::Page::Tune);
   run(3);

@@ -41,6 +41,13 @@ struct Window : ::testing::Test {
   static bool wait(F condition) {
     return QTest::qWaitFor(condition, kPatience);
   }
+  // The capsule notebook, with a training that a test ends.
+  std::string writeLongTraining() {
+    std::string text = capsule::kText;
+    text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+    write(text);
+    return text;
+  }
   void open(const QString& engine = NF_SCRIPTED_ENGINE) {
     window = std::make_unique<MainWindow>(&theme, QStringList{engine});
     window->openFile(path());
