@@ -212,7 +212,8 @@ void CellView::paintEvent(QPaintEvent*) {
   p.setRenderHint(QPainter::Antialiasing);
   const Palette& c = m_theme->colors();
   const bool active = m_active != Active::No && !m_onPaper;
-  if (active) p.fillRect(0, 0, 3, height(), m_active == Active::Editing ? c.accent : mixed(c.page, c.accent, 0.6));
+  if (active && m_active == Active::Command) p.fillRect(0, 0, kGutter, height(), mixed(c.page, c.accentSoft, 0.6));
+  if (active) p.fillRect(0, 0, 3, height(), c.accent);
   if (m_number > 0) {
     p.setPen(active ? c.text : c.muted);
     p.setFont(m_theme->base()->ui(12, active ? QFont::DemiBold : QFont::Normal));

@@ -5,6 +5,7 @@
 #include <QTimer>
 #include <QVBoxLayout>
 
+#include "widgets/command_note.h"
 #include "widgets/expression_editor.h"
 #include "widgets/notebook_view.h"
 
@@ -97,7 +98,7 @@ void NotebookView::showKeptInSight() {
 }
 
 void NotebookView::pressed(const QWidget* at) {
-  forgetCommand();
+  if (!m_note->isAncestorOf(at)) forgetCommand();
   // What is clicked stays under the pointer.
   if (m_content->isAncestorOf(at)) m_held = nullptr;
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/syntax/rename.h"
+#include "widgets/command_note.h"
 #include "widgets/expression_editor.h"
 #include "widgets/tensor_view.h"
 
@@ -47,6 +48,11 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->addStretch(1);
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
+  m_note = new CommandNote(theme, viewport());
+  connect(m_note, &CommandNote::undoRequested, this, [this] {
+    forgetCommand();
+    Q_EMIT undoRequested();
+  });
   qApp->installEventFilter(new EveryPress(this, [this](const QWidget* at) { pressed(at); }));
   connect(qApp, &QApplication::focusChanged, this, [this](const QWidget*, const QWidget* now) { followKeyboard(now); });
   connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { letGo(); });
@@ -694,12 +700,40 @@ void NotebookView::joinActive() {
   Q_EMIT edited();
 }
 
+namespace {
+
+QString typedBy(const QKeyEvent& event) {
+  const QString text = event.text();
+  return text.isEmpty() || !text.front().isPrint() ? QString() : text;
+}
+
+bool isCommand(int key) {
+  constexpr int kCommands[] = {Qt::Key_A, Qt::Key_B, Qt::Key_X, Qt::Key_C, Qt::Key_V, Qt::Key_M,
+                               Qt::Key_Y, Qt::Key_D, Qt::Key_J, Qt::Key_K, Qt::Key_Z};
+  return std::ranges::find(kCommands, key) != std::end(kCommands);
+}
+
+}  // namespace
+
+// A letter that is no command, and whatever is typed right behind one: somebody writes who takes a whole cell for its text.
+bool NotebookView::isText(const QKeyEvent& event) {
+  constexpr qint64 kSameWordMs = 1000;
+  const QString text = typedBy(event);
+  const bool writes = !m_typed.isEmpty() && m_typedAgo.elapsed() < kSameWordMs;
+  if (text.isEmpty() || (event.key() == Qt::Key_Z && !m_done.isEmpty())) return false;
+  if (text.front().isSpace() ? !writes : isCommand(event.key()) && !writes) return false;
+  if (!writes) m_typed.clear();
+  m_typed += text;
+  m_typedAgo.restart();
+  return true;
+}
+
 // Who types text here while whole cells are chosen sees what it did, and how it is undone.
-void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
-  const QString text = event->text();
-  if (text.isEmpty() || !text.front().isPrint() || text.front().isSpace()) return;
+void NotebookView::tellCommand(const QKeyEvent& event, bool changed) {
+  const QString text = typedBy(event).toUpper();
+  if (text.isEmpty() || text.front().isSpace()) return;
   QString what;
-  switch (event->key()) {
+  switch (event.key()) {
     case Qt::Key_A: what = tr("a cell above"); break;
     case Qt::Key_B: what = tr("a cell below"); break;
     case Qt::Key_X: what = tr("cell cut"); break;
@@ -710,24 +744,26 @@ void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
       if (m_lastKey == Qt::Key_D) return tell(tr("D again deletes the cell"));
       what = tr("cell deleted");
       break;
-    case Qt::Key_C:
-    case Qt::Key_J:
-    case Qt::Key_K:
-    case Qt::Key_Z: return tell({});
-    default: return tell(tr("%1 is no command for whole cells; Enter writes into one").arg(text.toUpper()));
+    default: return forgetWords();
   }
-  tell(changed ? tr("%1: %2, Z undoes it").arg(text.toUpper(), what) : QString());
+  if (!changed) return forgetWords();
+  m_typed.clear();
+  m_done = tr("%1: %2, Z undoes it").arg(text, what);
+  tell(m_done, true);
 }
 
 // It stands until something else is done; a click anywhere is.
-void NotebookView::tell(const QString& words) {
-  m_lastCommand = words;
-  Q_EMIT commandTyped();
+void NotebookView::tell(const QString& words, bool undoes) { m_note->say(words, undoes); }
+
+void NotebookView::forgetWords() {
+  m_done.clear();
+  m_typed.clear();
+  m_note->say({}, false);
 }
 
 void NotebookView::forgetCommand() {
   m_lastKey = 0;
-  if (!m_lastCommand.isEmpty()) tell({});
+  forgetWords();
 }
 
 // A click on a button takes no keyboard for the button, and Qt gives it to what is around it: who writes goes on writing.
@@ -759,9 +795,15 @@ bool NotebookView::focusNextPrevChild(bool next) {
 void NotebookView::keyPressEvent(QKeyEvent* event) {
   if (!m_document || m_cells.empty() || m_editing || event->modifiers() & (Qt::ControlModifier | Qt::AltModifier))
     return handleKey(event);
+  if (isText(*event)) {
+    constexpr int kMostShown = 24;
+    const QString typed = m_typed.size() <= kMostShown ? m_typed : QChar(0x2026) + m_typed.right(kMostShown);
+    const QString words = tr("\u201c%1\u201d is not written: a whole cell is chosen, Enter writes into it").arg(typed);
+    return tell(m_done.isEmpty() ? words : m_done + QStringLiteral(". ") + words, !m_done.isEmpty());
+  }
   const std::uint64_t before = m_document->revision();
   handleKey(event);
-  if (!m_editing) tellCommand(event, m_document->revision() != before);
+  if (!m_editing) tellCommand(*event, m_document->revision() != before);
 }
 
 void NotebookView::handleKey(QKeyEvent* event) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QElapsedTimer>
 #include <QPointer>
 #include <QScrollArea>
 #include <map>
@@ -13,6 +14,8 @@
 class QVBoxLayout;
 
 namespace nf {
+
+class CommandNote;
 
 // The notebook: cells under one another, edited in place or, as a whole, with the keys people know from notebooks.
 // The document is the caller's; the view changes it and follows it.
@@ -53,9 +56,9 @@ class NotebookView : public QScrollArea {
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
   QString placeName(std::uint32_t byte) const;  // "cell 2, line 3"; empty: between cells
-  // What the last letter did to whole cells, or that it writes nothing here; empty: something else was done since.
-  QString lastCommand() const { return m_lastCommand; }
-  void forgetCommand();        // something else is done
+  // What letters did to whole cells, or that they write nothing here; gone once something else is done.
+  CommandNote* commandNote() const { return m_note; }
+  void forgetCommand();
   bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
   bool proves() const;         // the proof of some of what it shows is under way
   void setExpression(const protocol::Expression& expression);
@@ -91,8 +94,7 @@ class NotebookView : public QScrollArea {
 
  Q_SIGNALS:
   void checkingChanged();
-  void commandTyped();    // lastCommand()
-  void writingRefused();  // somebody writes into what is read only; lastCommand() says so
+  void writingRefused();  // somebody writes into what is read only; the note says so
   void runRequested(CellId id);
   void edited();  // the document was changed through this view
   void undoRequested();
@@ -155,10 +157,15 @@ class NotebookView : public QScrollArea {
   QPointer<CellView> m_held;        // the one that is written in
   int m_heldAt = 0;                 // px of the page: top of its editor
   void handleKey(QKeyEvent* event);
-  void tellCommand(QKeyEvent* event, bool changed);
-  void tell(const QString& words);
-  QString m_lastCommand;
-  int m_lastKey = 0;  // D twice deletes
+  bool isText(const QKeyEvent& event);
+  void tellCommand(const QKeyEvent& event, bool changed);
+  void tell(const QString& words, bool undoes = false);
+  void forgetWords();
+  CommandNote* m_note;
+  QString m_done;            // by the last letter that changed cells
+  QString m_typed;           // since then, that is no command
+  QElapsedTimer m_typedAgo;  // since its last letter
+  int m_lastKey = 0;         // D twice deletes
   void refind();
   void showFound(bool reveal);
   std::pair<CellView*, std::size_t> placeFound(int index) const;  // cell and the place's number in it

@@ -102,6 +102,7 @@ QLabel[role="accent"] { color: @accent; }
 QDialog { background: @page; }
 QWidget[role="page"] { background: @page; }
 QWidget[role="chrome"] { background: @chrome; }
+QFrame[role="note"] { background: @raised; border: 1px solid @accent; border-radius: 6px; }
 QFrame[role="line"] { background: @separator; border: 0; min-height: 1px; max-height: 1px; }
 QSlider::groove:horizontal { height: 4px; background: @separator; border-radius: 2px; }
 QSlider::sub-page:horizontal { background: @accent; border-radius: 2px; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include <QApplication>
 #include <QCommandLineParser>
+#include <QDir>
 #include <QFileInfo>
 #include <QProcess>
 #include <QStandardPaths>
@@ -58,7 +59,8 @@ int main(int argc, char** argv) {
       QStringLiteral("A notebook for tensor kernels: write an operator, see its gradient and its fusion, train, tune."));
   parser.addHelpOption();
   parser.addVersionOption();
-  parser.addPositionalArgument(QStringLiteral("FILE"), QStringLiteral("notebook to open"), QStringLiteral("[FILE]"));
+  parser.addPositionalArgument(QStringLiteral("FILE"), QStringLiteral("notebook to open; one that is not there is begun"),
+                               QStringLiteral("[FILE]"));
   const QCommandLineOption engine(QStringLiteral("engine"), QStringLiteral("engine command; default: neoflow engine"),
                                   QStringLiteral("COMMAND"));
   const QCommandLineOption view(QStringLiteral("view"), QStringLiteral("author, explain, tune or devices"), QStringLiteral("VIEW"),
@@ -121,8 +123,10 @@ int main(int argc, char** argv) {
   }
   if (parser.isSet(train)) window.trainFirst();
   if (const QStringList files = parser.positionalArguments(); !files.isEmpty()) {
-    if (!QFileInfo::exists(files.first())) return usage(QStringLiteral("%1 does not exist").arg(files.first()));
-    window.openFiles(files);
+    const QFileInfo first(files.first());
+    if (!first.exists() && (parser.isSet(screenshot) || !first.dir().exists()))
+      return usage(QStringLiteral("%1 does not exist").arg(files.first()));
+    window.openFiles(files, MainWindow::Missing::Begun);
     window.tellOfLeft();
   } else if (!parser.isSet(screenshot)) {
     window.restoreSession();

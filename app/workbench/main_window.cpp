@@ -4,6 +4,7 @@
 
 #include <QCloseEvent>
 #include <QCoreApplication>
+#include <QDir>
 #include <QDockWidget>
 #include <QDragEnterEvent>
 #include <QFile>
@@ -427,10 +428,10 @@ bool MainWindow::untouchedTab() const {
   return m_tab->workspace->path().isEmpty() && !d.modified() && d.text().empty();
 }
 
-void MainWindow::openFiles(const QStringList& paths) {
+void MainWindow::openFiles(const QStringList& paths, Missing missing) {
   QStringList refused;
   for (const QString& path : paths)
-    if (const QString why = tryToOpen(path); !why.isEmpty()) refused << why;
+    if (const QString why = tryToOpen(path, missing); !why.isEmpty()) refused << why;
   if (!refused.isEmpty()) m_messages->ask("open", refused.join(QLatin1Char('\n')), {});
 }
 
@@ -445,19 +446,23 @@ MainWindow::Tab* MainWindow::tabOf(const QString& path) const {
   return nullptr;
 }
 
-QString MainWindow::tryToOpen(const QString& path) {
+QString MainWindow::tryToOpen(const QString& path, Missing missing) {
   const QString wanted = QFileInfo(path).absoluteFilePath();
+  const bool begins = missing == Missing::Begun && !QFileInfo::exists(wanted) && QFileInfo(wanted).dir().exists();
   if (Tab* open = tabOf(path)) {
     showTab(indexOf(open));
     return {};
   }
-  if (!QFileInfo(wanted).isReadable() || QFileInfo(wanted).isDir()) return tr("%1 cannot be read.").arg(path);
+  if (!begins && (!QFileInfo(wanted).isReadable() || QFileInfo(wanted).isDir())) return tr("%1 cannot be read.").arg(path);
   // Shown as text, it would not be what is on the disk.
   if (QFile file(wanted); file.open(QIODevice::ReadOnly) && file.read(1 << 16).contains('\0'))
     return tr("%1 is no notebook: it holds binary data.").arg(path);
   Tab* tab = untouchedTab() ? m_tab : newTab();
   QString why;
-  if (const auto opened = tab->workspace->open(wanted); !opened) why = QString::fromStdString(opened.error().message);
+  if (begins) {
+    tab->workspace->begin(wanted);
+    why = tr("%1 is not there yet. This is a new notebook, and saving it writes the file.").arg(path);
+  } else if (const auto opened = tab->workspace->open(wanted); !opened) why = QString::fromStdString(opened.error().message);
   else remember(tab->workspace->path());
   if (m_store) tab->left = m_store->takeOf(wanted);
   for (auto waiting = m_waiting.begin(); waiting != m_waiting.end();) {

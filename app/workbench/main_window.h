@@ -53,8 +53,10 @@ class MainWindow : public QMainWindow {
 
   // In a tab of its own; the tab it is in already, or an untouched empty one, is used.
   void openFile(const QString& path) { openFiles({path}); }
-  void openFiles(const QStringList& paths);  // one bar tells of all that cannot be opened
-  void startEngine();                        // of the current notebook now, of the others when they are first looked at
+  enum class Missing { Refused, Begun };
+  // One bar tells of all that cannot be opened. A file that is not there in a folder that is can be begun.
+  void openFiles(const QStringList& paths, Missing missing = Missing::Refused);
+  void startEngine();  // of the current notebook now, of the others when they are first looked at
   void showPage(Page page);
   Page page() const;
   Workspace& workspace() { return *m_tab->workspace; }
@@ -131,7 +133,7 @@ class MainWindow : public QMainWindow {
   static constexpr int kLayoutVersion = 2;
 
   Tab* newTab();
-  QString tryToOpen(const QString& path);  // why it was not; empty: it was
+  QString tryToOpen(const QString& path, Missing missing);  // why it was not; empty: it was
   int indexOf(const Tab* tab) const;
   void keepSessionSoon();    // what changes all the time does not put it off
   int freeUntitled() const;  // the least number that no notebook without a file has

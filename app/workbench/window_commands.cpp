@@ -359,7 +359,7 @@ void MainWindow::saveTo(const QString& path, bool overwrite) {
     }
     return m_messages->ask("save", QString::fromStdString(saved.error().message), {tr("Try again"), tr("Save as...")});
   }
-  for (const char* key : {"save", "close"}) m_messages->dismiss(QString::fromLatin1(key));
+  for (const char* key : {"save", "close", "open"}) m_messages->dismiss(QString::fromLatin1(key));
   m_tab->recovered = false;
   refreshMessages();
   refreshTitle();

@@ -244,12 +244,11 @@ void MainWindow::refreshMessages() {
                             : QStringList());
 }
 
-// Where the cursor is; while whole cells are chosen that they are, and what the last letter did to them.
+// Where the cursor is; while whole cells are chosen that they are.
 void MainWindow::refreshPlace() {
   const NotebookView* n = m_tab->notebook;
   if (page() != Page::Author) return m_place->clear();
-  if (const QString last = n->lastCommand(); !last.isEmpty()) return m_place->setText(last);
-  if (!n->editing()) return m_place->setText(tr("Whole cells: Enter writes into one"));
+  if (!n->editing()) return m_place->setText(tr("Whole cell chosen: Enter writes into it"));
   const std::string& text = m_tab->workspace->document().text();
   const std::string_view before = std::string_view(text).substr(0, std::min(n->caretByte(), text.size()));
   const std::size_t newline = before.rfind('\n');
@@ -266,7 +265,7 @@ void MainWindow::refreshTitle() {
                    : m_tab->workspace->onDisk() == Workspace::OnDisk::Changed ? tr("changed on disk")
                    : modified                                                 ? tr("edited")
                    : !m_tab->workspace->writable()                            ? tr("cannot be written")
-                   : m_tab->workspace->path().isEmpty()                       ? tr("not saved yet")
+                   : m_tab->workspace->neverSaved()                           ? tr("not saved yet")
                                                                               : tr("saved"));
   setWindowTitle(m_tab->workspace->name() + QStringLiteral("[*] - NeoFlow"));
   setWindowModified(modified);

@@ -416,9 +416,6 @@ void MainWindow::connectNotebook(Tab* tab) {
     n->followDocument();
     if (tab == m_tab) refreshOutline();
   });
-  connect(n, &NotebookView::commandTyped, this, [this, tab] {
-    if (tab == m_tab) refreshPlace();
-  });
   // Why not, and what can be done about it, though it was put away.
   connect(n, &NotebookView::writingRefused, this, [this, tab] {
     tab->holderHidden = false;

@@ -183,6 +183,12 @@ Result<Unit> Workspace::open(const QString& path) {
   return Unit{};
 }
 
+void Workspace::begin(const QString& path) {
+  lock(path);
+  m_onDisk = {};
+  install(std::make_unique<Document>(std::string(), m_document->revision() + 1), QFileInfo(path).absoluteFilePath());
+}
+
 void Workspace::lookWhetherWritable() {
   const QFileInfo file(m_path);
   m_writable = m_path.isEmpty() || !file.exists() || (file.isWritable() && !isProtected(m_path));
@@ -243,7 +249,7 @@ void Workspace::checkDisk() {
   if (m_path.isEmpty()) return;
   QFile file(m_path);
   if (!file.exists()) {
-    if (m_diskState != OnDisk::Deleted && !m_goneTimer.isActive()) m_goneTimer.start();
+    if (!neverSaved() && m_diskState != OnDisk::Deleted && !m_goneTimer.isActive()) m_goneTimer.start();
     return;
   }
   if (!file.open(QIODevice::ReadOnly)) return;

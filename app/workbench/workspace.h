@@ -38,6 +38,7 @@ class Workspace : public QObject {
   int untitled() const { return m_untitled; }
   void setUntitled(int number) { m_untitled = number; }
   Result<Unit> open(const QString& path);
+  void begin(const QString& path);  // empty; saving makes the file
   // A file that changed since it was read is written over only where that is wanted: else an Error of stage "outside".
   Result<Unit> save(const QString& path, bool overwrite = false);
   void reloadFromDisk();
@@ -46,6 +47,7 @@ class Workspace : public QObject {
   // The file as it stands on disk, against what was read or written last.
   enum class OnDisk { Same, Changed, Deleted };
   OnDisk onDisk() const { return m_diskState; }
+  bool neverSaved() const { return m_onDisk == Hash{}; }  // also one that has a path already
   void checkDisk();
   void keepMine();  // what is on disk now may be written over
 

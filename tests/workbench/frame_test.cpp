@@ -233,6 +233,30 @@ TEST_F(Frame, ANewNotebookHasTheLeastFreeName) {
   EXPECT_EQ(window->workspace().name(), "untitled 2.nf");
 }
 
+TEST_F(Frame, AFileThatIsNotThereIsBegun) {
+  open();
+  const QString fresh = folder.filePath("fresh.nf");
+  window->openFile(fresh);
+  EXPECT_EQ(window->tabs()->count(), 1) << "opening begins nothing";
+  window->openFiles({fresh, folder.filePath("no/such/folder.nf")}, MainWindow::Missing::Begun);
+  ASSERT_EQ(window->tabs()->count(), 2);
+  EXPECT_TRUE(window->messages()->text().contains("fresh.nf is not there yet")) << window->messages()->text().toStdString();
+  EXPECT_TRUE(window->messages()->text().contains("folder.nf cannot be read")) << window->messages()->text().toStdString();
+  window->messages()->dismiss("open");
+  EXPECT_TRUE(window->workspace().neverSaved());
+  QTest::keyClicks(QApplication::focusWidget(), "let z = 3");
+  EXPECT_EQ(document().text(), "let z = 3");
+  QFile beside(folder.filePath("beside.nf"));  // what watches for the file hears of the folder
+  ASSERT_TRUE(beside.open(QIODevice::WriteOnly));
+  QTest::qWait(600);
+  EXPECT_EQ(window->workspace().onDisk(), Workspace::OnDisk::Same) << "never written is not deleted";
+  window->action("file.save")->trigger();
+  QFile file(fresh);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  EXPECT_TRUE(file.readAll().startsWith("let z = 3"));
+  EXPECT_FALSE(window->workspace().neverSaved());
+}
+
 // A file of the kernel that nobody may write, root neither.
 TEST_F(Frame, AFileThatCannotBeWrittenIsSaidWhenItIsOpened) {
   const QString file = "/proc/sys/kernel/ostype";

@@ -23,6 +23,7 @@
 
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
+#include "widgets/command_note.h"
 #include "widgets/command_palette.h"
 #include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
@@ -477,34 +478,63 @@ TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
   for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
     if (l->text().startsWith("Ln ")) place = l;
   ASSERT_TRUE(place);
+  const CommandNote* note = window->notebook()->commandNote();
+  const auto type = [&](Qt::Key key, Qt::KeyboardModifiers with = {}) { QTest::keyClick(window->notebook(), key, with); };
   QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
-  EXPECT_EQ(place->text(), "Whole cells: Enter writes into one");
+  EXPECT_EQ(place->text(), "Whole cell chosen: Enter writes into it");
+  EXPECT_EQ(note->words(), "");
   window->showPage(MainWindow::Page::Explain);
   EXPECT_EQ(place->text(), "") << "there are no cells";
   window->showPage(MainWindow::Page::Author);
-  EXPECT_EQ(place->text(), "Whole cells: Enter writes into one");
+  EXPECT_EQ(place->text(), "Whole cell chosen: Enter writes into it");
   const std::string before = document().text();
-  QTest::keyClick(window->notebook(), Qt::Key_A);
-  EXPECT_EQ(place->text(), "A: a cell above, Z undoes it");
-  QTest::keyClick(window->notebook(), Qt::Key_M);
-  EXPECT_EQ(place->text(), "M: cell turned into text, Z undoes it");
-  QTest::keyClick(window->notebook(), Qt::Key_S);
-  EXPECT_TRUE(place->text().startsWith("S is no command")) << place->text().toStdString();
-  QTest::keyClick(window->notebook(), Qt::Key_Z);
-  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  type(Qt::Key_A);
+  EXPECT_EQ(note->words(), "A: a cell above, Z undoes it");
+  type(Qt::Key_M);
+  EXPECT_EQ(note->words(), "M: cell turned into text, Z undoes it");
+  type(Qt::Key_S);
+  EXPECT_TRUE(note->words().startsWith("M: cell turned into text, Z undoes it. \u201cs\u201d is not written"))
+      << note->words().toStdString();
+  type(Qt::Key_Z);
+  EXPECT_EQ(note->words(), "");
+  type(Qt::Key_Z);
   EXPECT_EQ(document().text(), before);
-  QTest::keyClick(window->notebook(), Qt::Key_Y);
+  type(Qt::Key_Y);
   EXPECT_EQ(document().text(), before) << "it is code";
-  QTest::keyClick(window->notebook(), Qt::Key_Z, Qt::ShiftModifier);
+  type(Qt::Key_Z, Qt::ShiftModifier);
   EXPECT_NE(document().text(), before) << "made again";
-  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  type(Qt::Key_Z);
   EXPECT_EQ(document().text(), before);
-  QTest::keyClick(window->notebook(), Qt::Key_D);
-  EXPECT_EQ(place->text(), "D again deletes the cell");
-  QTest::keyClick(window->notebook(), Qt::Key_D);
-  EXPECT_EQ(place->text(), "D: cell deleted, Z undoes it");
-  QTest::keyClick(window->notebook(), Qt::Key_Return);
+  type(Qt::Key_D);
+  EXPECT_EQ(note->words(), "D again deletes the cell");
+  EXPECT_TRUE(note->undo()->isHidden()) << "nothing was done";
+  type(Qt::Key_D);
+  EXPECT_EQ(note->words(), "D: cell deleted, Z undoes it");
+  QTest::mouseClick(note->undo(), Qt::LeftButton);
+  EXPECT_EQ(document().text(), before);
+  EXPECT_EQ(note->words(), "");
+  type(Qt::Key_Return);
   EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+}
+
+// Words are not obeyed letter by letter.
+TEST_F(Keyboard, TextTypedOverAWholeCellDoesNothingToIt) {
+  openChecked();
+  editing(1);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  const CommandNote* note = window->notebook()->commandNote();
+  const std::string before = document().text();
+  QTest::keyClicks(window->notebook(), "six, max! bad zoo");
+  EXPECT_EQ(document().text(), before);
+  EXPECT_EQ(note->words(), "\u201csix, max! bad zoo\u201d is not written: a whole cell is chosen, Enter writes into it");
+  EXPECT_TRUE(note->undo()->isHidden());
+  EXPECT_TRUE(window->notebook()->viewport()->rect().contains(note->geometry()));
+  QTest::qWait(1100);
+  QTest::keyClick(window->notebook(), Qt::Key_X);
+  EXPECT_NE(document().text(), before) << "a letter of its own is a command";
+  EXPECT_EQ(note->words(), "X: cell cut, Z undoes it");
+  QTest::mouseClick(window->notebook()->viewport(), Qt::LeftButton);
+  EXPECT_EQ(note->words(), "");
 }
 
 TEST_F(Keyboard, AClickOnAButtonLeavesTheKeyboardWhereItWas) {
@@ -588,17 +618,14 @@ TEST_F(Keyboard, WhatIsTypedIsInspected) {
 // It is of the last letter: whatever else is done ends it.
 TEST_F(Keyboard, WhatALetterDidIsSaidUntilSomethingElseIsDone) {
   openChecked();
-  QLabel* place = nullptr;
   editing(1);
-  for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
-    if (l->text().startsWith("Ln ")) place = l;
-  ASSERT_TRUE(place);
   QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  const CommandNote* note = window->notebook()->commandNote();
   const auto mistype = [&] {
     QTest::keyClick(window->notebook(), Qt::Key_E);
-    ASSERT_TRUE(place->text().startsWith("E is no command")) << place->text().toStdString();
+    ASSERT_TRUE(note->words().startsWith("\u201ce\u201d is not written")) << note->words().toStdString();
   };
-  const auto ended = [&](const char* by) { EXPECT_EQ(place->text(), "Whole cells: Enter writes into one") << by; };
+  const auto ended = [&](const char* by) { EXPECT_EQ(note->words(), "") << by; };
   mistype();
   QTest::keyClick(window->notebook(), Qt::Key_2, Qt::ControlModifier);
   QTest::keyClick(window.get(), Qt::Key_1, Qt::ControlModifier);
