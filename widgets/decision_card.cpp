@@ -273,9 +273,7 @@ class Intervals : public QWidget {
 
 DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Decision"))), m_title(label({})), m_why(label({})),
-      m_empty(label(tr("Choose a decision in the table: its numbers, what would flip it, and what you can do about it stand here."),
-                    "muted")),
-      m_noise(label({}, "muted")), m_measured(label({}, "muted")), m_badge(new Badge(theme)),
+      m_empty(label({}, "muted")), m_noise(label({}, "muted")), m_measured(label({}, "muted")), m_badge(new Badge(theme)),
       m_waterfall(new Section(theme, tr("Why"))), m_flip(new Section(theme, tr("Smallest change that flips it"))),
       m_what(new Section(theme, tr("What if"))), m_leads(new Section(theme, tr("Same selection elsewhere"))),
       m_force(new QPushButton(tr("Force"))), m_forbid(new QPushButton(tr("Forbid"))),
@@ -286,6 +284,7 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
+  setRelated({});
   m_empty->setWordWrap(true);
   m_empty->setContentsMargins(16, 4, 16, 0);
   m_empty->setAlignment(Qt::AlignTop);
@@ -438,6 +437,19 @@ void DecisionCard::clearIntervals() {
 
 void DecisionCard::setLeads(const std::vector<Lead>& leads) {
   showLeads(m_leads, m_theme, leads, [this](const QString& target) { Q_EMIT leadChosen(target); });
+}
+
+void DecisionCard::setRelated(const std::vector<int>& decisions) {
+  constexpr std::size_t kMostNamed = 8;
+  QStringList numbers;
+  for (std::size_t i = 0; i < std::min(decisions.size(), kMostNamed); ++i) numbers << QString::number(decisions[i] + 1);
+  const QString what = tr("its numbers, what would flip it, and what you can do about it stand here.");
+  if (numbers.isEmpty()) return m_empty->setText(tr("Choose a decision in the table: ") + what);
+  const QString all = numbers.join(QStringLiteral(", ")) + (decisions.size() > kMostNamed ? QStringLiteral(", ...") : QString());
+  m_empty->setText((decisions.size() == 1 ? tr("The selection is part of decision %1. Choose it in the table: ")
+                                          : tr("The selection is part of decisions %1. Choose one in the table: "))
+                       .arg(all) +
+                   what);
 }
 
 void DecisionCard::clear() {

@@ -27,6 +27,7 @@ class DecisionCard : public QWidget {
   explicit DecisionCard(const Theme* theme, QWidget* parent = nullptr);
   ~DecisionCard() override;
   void clear();
+  void setRelated(const std::vector<int>& decisions);  // from 0, that the selection is part of: said while no decision is chosen
   void setDecision(int number, const protocol::FusionDecisionInfo& decision, const protocol::DeviceConstants& device,
                    Document::FusionHint hint);
   PanelHeader* header() const;  // the panel's title

@@ -348,7 +348,9 @@ void ExplainView::showDecision(int i, bool select) {
 void ExplainView::markSelection() {
   if (!m_deciding && m_selection->choices() != m_decisionChoice) m_decided = false;
   m_table->viewport()->update();
-  if (const auto related = relatedDecisions(); !related.empty() && !m_table->hasFocus()) {
+  const auto related = relatedDecisions();
+  m_card->setRelated(related);
+  if (!related.empty() && !m_table->hasFocus()) {
     const QModelIndex now = m_table->currentIndex();
     const int row = now.isValid() ? m_proxy->mapToSource(now).row() : -1;
     if (std::find(related.begin(), related.end(), row) == related.end())
@@ -431,6 +433,7 @@ void ExplainView::setFusion(const FusionReport& report) {
     m_marking = false;
     return;
   }
+  m_card->setRelated(relatedDecisions());
   m_card->clear();
   m_decided = false;
 }

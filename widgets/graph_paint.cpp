@@ -245,6 +245,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     p.drawRoundedRect(group.rect, 10, 10);
   }
   const auto markOf = [&](std::size_t i) { return m_marks.empty() ? Mark::Plain : m_marks[i]; };
+  const auto unchanged = [&](std::size_t i) { return m_changes && !m_graph.nodes[i].added && !m_graph.nodes[i].changed; };
   for (const bool strong : {false, true})
     for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
       if (!m_layout.drawn[e]) continue;
@@ -267,7 +268,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
       if (far && !touched) color = mixed(c.page, color, m_graph.edges.size() > 60 ? 0.14 : 0.3);
       else if (pill) color = mixed(c.page, color, 0.6);
       else if (!m_marks.empty() && !on) color = faded(color);
-      if (m_outdated) color = faded(color);
+      if (m_outdated || (unchanged(a) && unchanged(b))) color = faded(color);
       if (hairlines) {
         p.setPen(QPen(color, 0));
         p.drawLine(ra.center(), rb.center());
@@ -282,7 +283,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     if (box.hidden || !box.rect.intersects(visible)) continue;
     const GraphNode& node = m_graph.nodes[i];
     const Mark mark = m_marks.empty() ? Mark::Path : m_marks[i];
-    const bool dim = (mark == Mark::Plain && !m_marks.empty()) || m_outdated || (m_changes && !node.added && !node.changed);
+    const bool dim = (mark == Mark::Plain && !m_marks.empty()) || m_outdated || unchanged(i);
     const QColor phase = dim ? faded(phaseColor(node)) : phaseColor(node);
     const QColor text = dim ? mixed(c.page, c.text, 0.42) : c.text, muted = dim ? mixed(c.page, c.muted, 0.42) : c.muted;
     const bool chosen = !m_marks.empty() && m_marks[i] == Mark::Chosen;

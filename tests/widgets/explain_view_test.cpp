@@ -313,6 +313,28 @@ TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
   EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
 }
 
+TEST_F(Widgets, AnEmptyCardNamesTheDecisionsThatTheSelectionIsPartOf) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.setFusion(capsule::fusion(1));
+  const auto says = [&](const QString& words) {
+    const auto labels = view.card()->findChildren<QLabel*>();
+    return std::any_of(labels.begin(), labels.end(),
+                       [&](const QLabel* l) { return l->isVisible() && l->text().startsWith(words); });
+  };
+  EXPECT_TRUE(says("Choose a decision in the table"));
+  const auto& d = view.fusion()->report().decisions[1];
+  selection.select(d.origins, {d.producer, d.consumer});
+  const auto related = view.relatedDecisions();
+  ASSERT_FALSE(related.empty());
+  EXPECT_TRUE(says(related.size() == 1 ? "The selection is part of decision " + QString::number(related[0] + 1) + "."
+                                       : "The selection is part of decisions " + QString::number(related[0] + 1) + ", "));
+  selection.clear();
+  EXPECT_TRUE(says("Choose a decision in the table"));
+}
+
 TEST_F(Widgets, ADecisionThatTheFilterLeavesOutStaysInItsCard) {
   ExplainView view(&theme, &selection);
   view.resize(1600, 900);

@@ -14,7 +14,6 @@
 #include <QProcess>
 #include <QPushButton>
 #include <QSettings>
-#include <QStatusBar>
 #include <QTabBar>
 #include <QTextBlock>
 #include <cstdio>
