@@ -359,7 +359,8 @@ CellId Document::insertCell(std::size_t index, CellKind kind, std::string_view b
   index = std::min(index, parts.size());
   std::string text = separator(kind).append(body);
   if (!body.empty() && !body.ends_with('\n')) text += newline();
-  if (index < parts.size()) text += newline();
+  // A blank line before the next cell; what is written into an empty one ends with the first of two.
+  if (index < parts.size()) text.append(newline()).append(body.empty() ? newline() : "");
   parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(index), Chunk{std::move(text), 0});
   return restructure(std::move(parts), "Insert cell", index);
 }

@@ -126,6 +126,16 @@ TEST(Document, CellsKeepTheirIdWhileOthersChange) {
   EXPECT_EQ(ids(), (std::vector<CellId>{before[0], before[2], added}));
 }
 
+TEST(Document, ABlankLineFollowsWhatIsWrittenIntoANewCell) {
+  Document d("# %%\nlet A = 1\n\n# %%\nlet B = 2\n");
+  const CellId added = d.insertCell(1, CellKind::Code);
+  const Cell cell = *d.cell(added);
+  EXPECT_EQ(d.body(cell), "");
+  d.replace(cell.bodyBegin, cell.bodyBegin, "let C = 3", "Typing", true);
+  EXPECT_EQ(d.text(), "# %%\nlet A = 1\n\n# %%\nlet C = 3\n\n# %%\nlet B = 2\n");
+  EXPECT_EQ(d.cells().size(), 3u);
+}
+
 TEST(Document, CellsThatComeBackHaveTheirIds) {
   Document d("# %%\nlet A = 1\n\n# %%\nlet B = 2\n\n# %%\nlet A = 1\n");
   const auto ids = [&] {
