@@ -475,6 +475,7 @@ QString MainWindow::tryToOpen(const QString& path, Missing missing) {
     return left.journal.text == tab->workspace->document().text() && QFile::remove(left.file);
   });
   showTab(indexOf(tab));
+  if (begins) tab->notebook->activate(tab->notebook->activeCell(), true);
   refreshTabs();
   keepSession();
   refreshMessages();

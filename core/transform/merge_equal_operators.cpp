@@ -49,6 +49,23 @@ Hash keyOf(const Program& program, const Operator& op) {
   return hasher.finish();
 }
 
+// Of two operators with one key: what computes either of them now comes from both, part by part.
+void joinOrigins(Program& program, Operator& kept, const Operator& gone) {
+  const auto join = [&](OriginId& to, OriginId from) {
+    if (!from.valid() || to == from) return;
+    to = to.valid() ? program.derivedOrigin("merge_equal_operators", {to, from}) : from;
+  };
+  join(kept.origin, gone.origin);
+  for (std::size_t i = 0; i < kept.axes.size(); ++i) join(kept.axes[i].origin, gone.axes[i].origin);
+  const auto joinNodes = [&](ExprId to, ExprId from) {
+    const std::vector<ExprId> here = nodesOf(program, to), there = nodesOf(program, from);
+    for (std::size_t i = 0; i < here.size(); ++i) join(program.scalars[here[i].value].origin, program[there[i]].origin);
+  };
+  joinNodes(kept.body, gone.body);
+  for (std::size_t i = 0; i < kept.scatter.size(); ++i)
+    if (kept.scatter[i].isData()) joinNodes(kept.scatter[i].data, gone.scatter[i].data);
+}
+
 // By what was a tensor's name: that of the one that is kept.
 using Names = std::unordered_map<std::string, std::string>;
 
@@ -92,7 +109,7 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, Names& nam
     Operator& first = kept[at->second];
     replaced[op.output.value] = first.output;
     names.emplace(program[op.output].name, program[first.output].name);
-    first.origin = program.derivedOrigin("merge_equal_operators", {first.origin, op.origin});
+    joinOrigins(program, first, op);
     // What the forward pass needs too is no longer a matter of the backward pass alone.
     first.phase = std::min(first.phase, op.phase);
   }

@@ -72,6 +72,37 @@ TEST(MergeEqualOperators, FirstIsKeptAndNamesBothOrigins) {
   EXPECT_TRUE(verify(*p, Stage::Source).empty());
 }
 
+// The same expression in two places: what computes it once is selected from the tokens of both.
+TEST(MergeEqualOperators, EveryPartComesFromBothPlaces) {
+  Build b;
+  const auto X = b.tensor("X", {2, 3});
+  const auto at = [&](std::uint32_t place) { return b.p.sourceOrigin({SourceId(std::size_t{0}), place, place + 1}); };
+  std::vector<ExprId> bodies;
+  const auto statement = [&](const char* name, std::uint32_t begin) {
+    const ExprId x = b.p.load(X, {AccessIndex{var(0)}, AccessIndex{var(1)}}, at(begin));
+    bodies.push_back(b.p.unary(ScalarOp::Exp, x, at(begin + 1)));
+    const auto made = b.op(name, {{"i", 2}, {"k", 3}}, 1, Reducer::Sum, bodies.back());
+    b.p.operators.back().axes[1].origin = at(begin + 2);
+    return made;
+  };
+  const auto M = statement("M", 0), N = statement("N", 10);
+  const auto spans = [](const Program& p, OriginId id) {
+    std::vector<std::uint32_t> begins;
+    for (const OriginId parent : p[id].parents) begins.push_back(p[parent].span.begin);
+    return begins;
+  };
+  b.output(b.op("Y", {{"i", 2}}, 1, Reducer::None, b.add(b.load(M, {var(0)}), b.load(N, {var(0)}))));
+  const auto p = mergeEqualOperators(b.p);
+  ASSERT_TRUE(p.ok());
+  ASSERT_EQ(names(*p), (std::vector<std::string>{"M", "Y"}));
+  const Operator& kept = p->operators[0];
+  const ScalarNode& root = (*p)[kept.body];
+  EXPECT_EQ(spans(*p, root.origin), (std::vector<std::uint32_t>{1, 11}));
+  EXPECT_EQ(spans(*p, (*p)[root.operands[0]].origin), (std::vector<std::uint32_t>{0, 10}));
+  EXPECT_EQ(spans(*p, kept.axes[1].origin), (std::vector<std::uint32_t>{2, 12}));
+  EXPECT_TRUE(verify(*p, Stage::Source).empty());
+}
+
 TEST(MergeEqualOperators, DifferentTensorsAndTiesStayApart) {
   Build b;
   const auto X = b.tensor("X", {3}), Z = b.tensor("Z", {3});

@@ -257,6 +257,16 @@ TEST_F(Frame, AFileThatIsNotThereIsBegun) {
   EXPECT_FALSE(window->workspace().neverSaved());
 }
 
+TEST_F(Frame, ABegunNotebookIsThereToBeWrittenInto) {
+  window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
+  window->openFiles({folder.filePath("fresh.nf")}, MainWindow::Missing::Begun);
+  window->show();
+  window->activateWindow();
+  ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
+  QTest::keyClicks(QApplication::focusWidget(), "let z = 3");
+  EXPECT_EQ(document().text(), "let z = 3");
+}
+
 // A file of the kernel that nobody may write, root neither.
 TEST_F(Frame, AFileThatCannotBeWrittenIsSaidWhenItIsOpened) {
   const QString file = "/proc/sys/kernel/ostype";
