@@ -151,6 +151,11 @@ void CellView::setNumber(int number) {
   update();
 }
 
+void CellView::setNewline(const std::string& newline) {
+  m_newline = newline;
+  if (m_kind == CellKind::Code) m_editor->setNewline(newline);
+}
+
 void CellView::setBody(const std::string& bytes) {
   m_body = bytes;
   if (m_kind == CellKind::Markdown) {
@@ -165,7 +170,7 @@ void CellView::setBody(const std::string& bytes) {
 
 // The Markdown of the editor back into comment lines, as the smallest change of the body.
 void CellView::writeMarkdown(const QString& markdown) {
-  const std::string next = markdownToBody(markdown.toStdString(), m_body.find("\r\n") != std::string::npos ? "\r\n" : "\n");
+  const std::string next = markdownToBody(markdown.toStdString(), m_newline);
   std::size_t same = 0, tail = 0;
   while (same < next.size() && same < m_body.size() && next[same] == m_body[same]) ++same;
   while (tail < next.size() - same && tail < m_body.size() - same &&

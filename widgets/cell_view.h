@@ -48,7 +48,8 @@ class CellView : public QWidget {
 
   void setNumber(int number);
   void setBody(const std::string& bytes);
-  std::size_t bodyBegin = 0;  // where the body stands in the notebook
+  void setNewline(const std::string& newline);  // the notebook's
+  std::size_t bodyBegin = 0;                    // where the body stands in the notebook
 
   enum class Active { No, Command, Editing };
   void setActive(Active active);
@@ -173,7 +174,7 @@ class CellView : public QWidget {
   QStringList m_waits;
   QString m_noteText;
   QString m_ended;  // what the last run said
-  std::string m_body;
+  std::string m_body, m_newline = "\n";
   ExpressionEditor* m_editor;
   MarkdownView* m_markdown = nullptr;
   QWidget *m_summaryRow, *m_messages, *m_result = nullptr;

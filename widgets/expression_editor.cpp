@@ -182,7 +182,7 @@ void ExpressionEditor::noticeChange() {
   if (tail > 0 && now[now.size() - tail].isLowSurrogate()) --tail;
   const std::size_t begin = byteOffset(m_bytes, static_cast<std::size_t>(same));
   const std::size_t end = byteOffset(m_bytes, static_cast<std::size_t>(before.size() - tail));
-  const QByteArray text = now.mid(same, now.size() - same - tail).toUtf8();
+  const QByteArray text = now.mid(same, now.size() - same - tail).toUtf8().replace('\n', m_newline.c_str());
   m_bytes.replace(begin, end - begin, text.toStdString());
   for (Hint& hint : m_hints)
     if (hint.byte >= end) hint.byte = hint.byte - (end - begin) + static_cast<std::size_t>(text.size());

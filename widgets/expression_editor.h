@@ -30,6 +30,7 @@ class ExpressionEditor : public QPlainTextEdit {
   const std::string& bytes() const { return m_bytes; }
   // Shows another text, keeping the cursor where the text around it is the same.
   void setBytes(const std::string& bytes);
+  void setNewline(const std::string& newline) { m_newline = newline; }  // of the lines that are written here; "\n" or "\r\n"
   // What is shown is what the document holds at these bytes: no change of the view.
   void acceptBytes(std::string bytes) { m_bytes = std::move(bytes); }
 
@@ -111,7 +112,7 @@ class ExpressionEditor : public QPlainTextEdit {
   void refold();
   const Theme* m_theme;
   bool m_code;
-  std::string m_bytes;
+  std::string m_bytes, m_newline = "\n";
   std::vector<Hint> m_hints;
   std::vector<int> m_hintLines;
   std::map<int, QStringList> m_folds;  // by line: kind and knobs

@@ -82,14 +82,13 @@ CellView* NotebookView::make(const Cell& cell) {
     std::string bytes = text.toStdString();
     // Return behind a separator ends the separator's line, which the cell does not show.
     const bool first = std::exchange(m_begun, v->kind() == CellKind::Markdown ? 0 : m_begun) == v->id();
-    if (first && v->editor()->bytes() == "\n" && (v->kind() == CellKind::Markdown || bytes == "\n")) {
+    const auto newline = [](std::string_view text) { return text == "\n" || text == "\r\n"; };
+    if (first && newline(v->editor()->bytes()) && (v->kind() == CellKind::Markdown || newline(bytes))) {
       m_begun = 0;
       v->editor()->setBytes({});
       const Cell* whole = m_document->cell(v->id());
       return v->setBody(whole ? std::string(m_document->body(*whole)) : std::string());
     }
-    if (m_document->newline() == "\r\n")
-      for (std::size_t at = bytes.find('\n'); at != std::string::npos; at = bytes.find('\n', at + 2)) bytes.insert(at, 1, '\r');
     const std::string& before = m_document->text();
     const Cell* cell = m_document->cell(v->id());
     if (cell && cell->begin < cell->bodyBegin && cell->bodyBegin == before.size() && !before.ends_with('\n'))
@@ -253,6 +252,7 @@ void NotebookView::followDocument() {
       v = make(cell);
     }
     v->bodyBegin = cell.bodyBegin;
+    v->setNewline(std::string(m_document->newline()));
     // A cell whose editor holds blank lines at its end, which the document counts to the gap, keeps them while they are typed.
     const std::string& shown = v->editor()->bytes();
     const std::string_view whole = std::string_view(m_document->text()).substr(cell.bodyBegin, cell.end - cell.bodyBegin);

@@ -166,6 +166,47 @@ TEST_F(Editing, ASeparatorThatIsTypedBeginsTheCellThatIsWrittenOnIn) {
   followed();
 }
 
+// The same keys make the same lines, whichever end the file's lines have.
+TEST_F(Editing, LinesAreWrittenWithTheLineEndsOfTheFile) {
+  const std::string start = "# %% [markdown]\n# Title\n# more\n\n# %%\nlet N = 3\ninput X[N] = normal(0, 1)\n\n# %%\nlet Z = 1\n";
+  std::string written;
+  for (const std::string newline : {"\n", "\r\n"}) {
+    SCOPED_TRACE(newline.size());
+    std::string text = start;
+    for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + newline.size()))
+      text.replace(at, 1, newline);
+    write(text);
+    open();
+    const auto type = [&](std::size_t i, bool atEnd, std::initializer_list<const char*> lines) {
+      window->notebook()->activate(cell(i)->id(), true);
+      cell(i)->editor()->moveCaretTo(atEnd ? cell(i)->editor()->bytes().size() : 0);
+      for (auto line = lines.begin(); line != lines.end(); ++line) {
+        if (line != lines.begin()) QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return);
+        QTest::keyClicks(QApplication::focusWidget(), *line);
+      }
+    };
+    type(1, true, {"", "let M = 4", "", "let K = 5"});
+    type(1, false, {"let A = 1", "let B = 2", ""});
+    type(0, true, {"", "and", "", "on"});
+    type(2, true, {"", "let Y = 2", "# %%", "let W = 3", "let V = 4"});
+    std::string now = document().text();
+    if (newline == "\n") {
+      written = now;
+      EXPECT_TRUE(now.starts_with("# %% [markdown]\n# Title\n# more\n# and\n#\n# on\n\n# %%\nlet A = 1\nlet B = 2\nlet N = 3\n"))
+          << now;
+      EXPECT_NE(now.find("normal(0, 1)\nlet M = 4\n\nlet K = 5\n"), std::string::npos) << now;
+      EXPECT_NE(now.find("let Z = 1\nlet Y = 2\n# %%\nlet W = 3\nlet V = 4"), std::string::npos) << now;
+      continue;
+    }
+    for (std::size_t at = now.find("\r\n"); at != std::string::npos; at = now.find("\r\n", at + 1)) now.erase(at, 1);
+    EXPECT_EQ(now, written);
+    std::size_t ends = 0, lines = 0;
+    const std::string& kept = document().text();
+    for (std::size_t i = 0; i < kept.size(); ++i) lines += kept[i] == '\n', ends += i > 0 && kept[i] == '\n' && kept[i - 1] == '\r';
+    EXPECT_EQ(ends, lines) << "lines of both kinds";
+  }
+}
+
 TEST_F(Editing, ANameBelowThePointerSaysWhatItIs) {
   openBare();
   type("Y[p] = A[p] * conv2d(A)");
