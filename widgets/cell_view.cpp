@@ -360,6 +360,8 @@ void CellView::refreshStatus() {
   if (m_running) {
     m_status = m_behindTraining ? CellStatus::Queued : CellStatus::Running;
     if (m_behindTraining) text = tr("Waits until the training has ended.");
+    else if (m_train && !said)
+      text = tr("Trains the text as it was when it began. What was changed since is trained when this cell is run again.");
   } else if (m_mistaken) {
     m_status = CellStatus::Error;
   } else if (!m_waits.isEmpty()) {

@@ -105,6 +105,10 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   connect(verticalScrollBar(), &QScrollBar::valueChanged, this, [this](int value) {
     if (value != 0) verticalScrollBar()->setValue(0);
   });
+  // Nor sideways where lines are broken: there is nothing to the right of what is seen.
+  connect(horizontalScrollBar(), &QScrollBar::valueChanged, this, [this](int value) {
+    if (!m_code && value != 0) horizontalScrollBar()->setValue(0);
+  });
   connect(horizontalScrollBar(), &QScrollBar::rangeChanged, this, &ExpressionEditor::fit);
   leaveWheelToPage(horizontalScrollBar());
   connect(document()->documentLayout(), &QAbstractTextDocumentLayout::documentSizeChanged, this, &ExpressionEditor::fit);

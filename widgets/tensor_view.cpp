@@ -406,7 +406,7 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   for (QString& fact : facts)
     if (!fact.contains(QLatin1Char('<'))) fact = unbroken(fact);
   m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
-  m_none->setWords(tr("These are of the last run; what they depend on has changed since."));
+  m_none->setWords(tr("What these depend on has changed since their run began."));
   m_none->setVisible(slice.outdated);
   m_stack->setVisible(!scalar);
   m_number->setVisible(scalar);

@@ -552,20 +552,24 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   if (!v || !v->train()) return;
   const NewestCheckpoint checkpoint = newestCheckpoint(tab->workspace->place());
   std::int64_t steps = 0;
+  bool other = false;
   const auto index = tab->notebook->analysisCell(id);
   const auto& cells = tab->workspace->analysis().cells;
   if (index && *index < cells.size() && cells[*index].train) {
     const protocol::TrainInfo& train = *cells[*index].train;
     const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
     steps = train.steps > 0 ? train.steps : same ? train.epochs * checkpoint.stepsPerEpoch : 0;
+    other = !train.program.empty() && !checkpoint.program.empty() && train.program != checkpoint.program;
   }
   const bool past = steps > 0 && checkpoint.steps >= steps;
   v->train()->setCheckpoint(
-      checkpoint.there && !past, checkpoint.steps,
-      past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
-                "steps or epochs to go on from it.")
-                 .arg(grouped(checkpoint.steps), grouped(steps))
-           : QString());
+      checkpoint.there && !past && !other, checkpoint.steps,
+      other ? tr("What is trained has changed since: from the first step. Undone, it goes on from step %1.")
+                  .arg(grouped(checkpoint.steps))
+      : past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
+                  "steps or epochs to go on from it.")
+                   .arg(grouped(checkpoint.steps), grouped(steps))
+             : QString());
 }
 
 void MainWindow::showKept(Tab* tab) {

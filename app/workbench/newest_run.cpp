@@ -44,12 +44,13 @@ NewestCheckpoint newestCheckpoint(const QString& notebook) {
     const QJsonObject set = json.value(QStringLiteral("settings")).toObject();
     const std::int64_t perEpoch = json.value(QStringLiteral("steps_per_epoch")).toInteger();
     const std::int64_t batch = set.value(QStringLiteral("batch")).toInteger();
-    if (run.exists(own)) return {true, stepsOf(run.filePath(own)), perEpoch, batch};
+    const std::string program = json.value(QStringLiteral("program")).toString().toStdString();
+    if (run.exists(own)) return {true, stepsOf(run.filePath(own)), perEpoch, batch, program};
     QString from = set.value(QStringLiteral("resume")).toString();
     // The runs of a notebook move with it.
     if (const QFileInfo was(from); !from.isEmpty() && !was.exists())
       from = root.filePath(was.dir().dirName() + QLatin1Char('/') + was.fileName());
-    return {!from.isEmpty() && QFile::exists(from), from.isEmpty() ? 0 : stepsOf(from), perEpoch, batch};
+    return {!from.isEmpty() && QFile::exists(from), from.isEmpty() ? 0 : stepsOf(from), perEpoch, batch, program};
   }
   return {};
 }

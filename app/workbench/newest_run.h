@@ -11,6 +11,7 @@ struct NewestCheckpoint {
   bool there = true;
   std::int64_t steps = 0;                     // behind it; 0: not known
   std::int64_t stepsPerEpoch = 0, batch = 0;  // of the run that wrote it; 0: not known, the notebook's own
+  std::string program;                        // that it trained, as protocol::TrainInfo has it; empty: not known
 };
 NewestCheckpoint newestCheckpoint(const QString& notebook);
 

@@ -204,7 +204,9 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::expressionFailed, this, [this, tab](const QString& tensor, const QString& message) {
     tab->notebook->setExpressionFailed(tensor, message);
-    if (tab == m_tab) m_inspector->setExpressionFailed(tensor, message);
+    if (tab != m_tab) return;
+    m_inspector->setExpressionFailed(tensor, message);
+    if (statusText() == checkingText()) refreshStatus();
   });
   connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {
     if (tab != m_tab) return;

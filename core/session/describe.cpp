@@ -11,6 +11,7 @@
 #include "core/autodiff/explain.h"
 #include "core/ir/structural_hash.h"
 #include "core/runtime/meaning.h"
+#include "core/runtime/step_program.h"
 #include "core/session/caption.h"
 #include "core/session/describe_tokens.h"
 #include "core/session/formula.h"
@@ -261,9 +262,12 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
       values += p[u.target].elements();
     }
     for (const TrainSettings& train : sound.trains)
-      if (inside(train.span))
+      if (inside(train.span)) {
         info.train = protocol::TrainInfo{train.loss,   train.optimizer, train.mode,  train.device,
                                          train.epochs, train.steps,     train.batch, train.seed};
+        // The notebook was compiled with the optimizer of the first.
+        if (&train == &sound.trains.front()) info.train->program = structuralHash(trainingProgram(sound, 0)).hex();
+      }
     if (info.train && parameters > 0 && !info.summary.empty())
       info.summary = "trains " + std::to_string(parameters) + (parameters == 1 ? " parameter, " : " parameters, ") +
                      std::to_string(values) + (values == 1 ? " value · " : " values · ") + flopsText(flops) + " an update";

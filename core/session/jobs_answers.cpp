@@ -729,27 +729,30 @@ std::string withoutValue(const Revision& revision, const std::string& tensor, co
 void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol::TensorRequest& request, protocol::RequestId id) {
   std::shared_ptr<TrainJob> training;
   std::optional<Result<HostTensor>> ofRun;
-  std::shared_ptr<const Revision> computed;
+  std::shared_ptr<const Revision> computed;  // what the values are of
   std::int64_t ofStep = -1;
   bool whole = true;
   {
     const std::lock_guard lock(m_mutex);
     training = m_train;
     whole = m_runIsWhole;
+    if (training) computed = m_trainRevision;
     if (!training && m_run) {
       ofRun = m_run->tensorOfProgram(request.tensor);
       computed = m_runRevision;
       ofStep = m_step;
     }
   }
+  // Without the lock: meanings take time in proportion to the notebook.
+  const auto outdated = [&] {
+    return computed && computed->number() != revision->number() &&
+           tensorMeaning(computed->sound(), request.tensor) != tensorMeaning(revision->sound(), request.tensor);
+  };
   if (ofRun) {
     if (!*ofRun && !whole && revision->sound().tensorNamed(request.tensor).valid())
       return evaluate(std::move(revision), request, id);
     if (!*ofRun) return fail(id, {"tensor", withoutValue(*revision, request.tensor, " has no value: run its cell."), {}, {}});
-    // Without the lock: meanings take time in proportion to the notebook.
-    const bool outdated = computed && computed->number() != revision->number() &&
-                          tensorMeaning(computed->sound(), request.tensor) != tensorMeaning(revision->sound(), request.tensor);
-    return sendTensor(**ofRun, request, ofStep, id, outdated);
+    return sendTensor(**ofRun, request, ofStep, id, outdated());
   }
   if (!training) {
     const CompiledNotebook& notebook = revision->sound();
@@ -763,12 +766,12 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
       }
     return fail(id, {"tensor", withoutValue(*revision, request.tensor, " has no value yet: run its cell."), {}, {}});
   }
-  const bool asked = training->betweenSteps([this, request, id](Executable& executable, std::int64_t step) {
+  const bool asked = training->betweenSteps([this, request, id, old = outdated()](Executable& executable, std::int64_t step) {
     const TensorId tensor = executable.program().tensorNamed(request.tensor);
     if (!tensor.valid()) return fail(id, {"tensor", request.tensor + " is not kept while training.", {}, {}});
     const auto value = executable.read(tensor);
     if (!value) return fail(id, {"tensor", request.tensor + " is not kept while training: fused kernels never write it.", {}, {}});
-    sendTensor(*value, request, step > 0 ? step : -1, id);
+    sendTensor(*value, request, step > 0 ? step : -1, id, old);
   });
   if (!asked) fail(id, {"tensor", "Training has just ended: run the cell for values.", {}, {}});
 }

@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QPlainTextEdit>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QTest>
 #include <QToolButton>
 #include <QTreeWidget>
@@ -320,6 +321,23 @@ TEST_F(Notebook, KeysOfTheCommandMode) {
   EXPECT_TRUE(view.editing());
   QTest::keyClick(view.view(here)->editor(), Qt::Key_Escape);
   EXPECT_FALSE(view.editing());
+}
+
+TEST_F(Notebook, LinesThatWrapNeverScrollSideways) {
+  Document document("# %% [markdown]\n# Words\n");
+  NotebookView view(&theme, &selection);
+  view.resize(600, 500);
+  view.setDocument(&document);
+  view.show();
+  CellView* cell = view.cells()[0];
+  view.activate(cell->id(), true);
+  ExpressionEditor* editor = cell->editor();
+  editor->moveCaretTo(editor->bytes().size());
+  for (int i = 0; i < 60; ++i) {
+    QTest::keyClicks(editor, i % 2 ? " and one more word" : "longer");
+    QTest::qWait(1);
+    ASSERT_EQ(editor->horizontalScrollBar()->value(), 0) << i;
+  }
 }
 
 TEST_F(Notebook, MarkdownIsEditedInPlace) {

@@ -170,6 +170,12 @@ TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
 }
 
 // It has no formula and nothing was derived: its values are what there is to see, as they are of any other tensor.
+TEST_F(RealEngine, ANotebookWithoutAnOperatorIsSoonUpToDate) {
+  openChecked("let N = 3\ninput X[N] = normal(0, 1)\nshow X\n");
+  EXPECT_TRUE(wait([&] { return window->statusText().startsWith("Parse, shapes and gradient up to date"); }))
+      << window->statusText().toStdString();
+}
+
 TEST_F(RealEngine, AShownInputHasItsValuesInItsCell) {
   std::string text = kNotebook;
   text.replace(text.find("show A"), 6, "input X[N, N] = normal(0, 1)\nshow X, W");
@@ -308,6 +314,43 @@ TEST_F(RealEngine, ATrainedCellIsStaleAfterAnEditOfItsLoss) {
   EXPECT_EQ(cell(5)->status(), CellStatus::Ok);
   replace("sgd(lr=0.01)", "sgd(lr=0.02)");
   EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
+}
+
+// What runs is the text as it was: that is said, its values are greyed, and what it left is gone on with by that text alone.
+TEST_F(RealEngine, ATrainingOfAnOlderTextSaysSo) {
+  openChecked();
+  run(5);
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
+  Q_EMIT window->outline()->tensorChosen("L");
+  TensorView* values = window->inspector()->values();
+  ASSERT_TRUE(wait([&] { return !values->facts().isEmpty() && !values->old(); }));
+  EXPECT_EQ(cell(5)->note(), "");
+  replace("- 3)^2", "- 4)^2");
+  EXPECT_EQ(cell(5)->status(), CellStatus::Running);
+  EXPECT_TRUE(cell(5)->note().startsWith("Trains the text as it was when it began.")) << cell(5)->note().toStdString();
+  EXPECT_TRUE(wait([&] { return values->old(); }));
+  EXPECT_TRUE(values->note().startsWith("What these depend on has changed")) << values->note().toStdString();
+  replace("- 4)^2", "- 3)^2");
+  EXPECT_EQ(cell(5)->note(), "");
+  EXPECT_TRUE(wait([&] { return !values->old(); }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+
+  const TrainStrip* strip = cell(5)->train();
+  EXPECT_TRUE(strip->resumes());
+  replace("- 3)^2", "- 4)^2");
+  EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
+  EXPECT_FALSE(strip->resumes());
+  EXPECT_EQ(strip->resume()->text(), "Train again");
+  EXPECT_TRUE(strip->resume()->toolTip().contains("What is trained has changed")) << strip->resume()->toolTip().toStdString();
+  replace("- 4)^2", "- 3)^2");
+  EXPECT_TRUE(strip->resumes());
+  EXPECT_EQ(strip->resume()->text(), "Resume");
+  EXPECT_EQ(cell(5)->status(), CellStatus::Ok);
+  replace("100000000", "200000000");
+  EXPECT_TRUE(strip->resumes()) << "more steps go on from it";
+  replace("sgd(lr=0.01)", "sgd(lr=0.02)");
+  EXPECT_FALSE(strip->resumes());
 }
 
 TEST_F(RealEngine, AKilledEngineIsStartedAgainAndTrainingResumed) {
