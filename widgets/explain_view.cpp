@@ -443,7 +443,7 @@ void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {
   for (const auto& d : m_model->report().decisions) {
     if (d.producer != comparison.producer || d.consumer != comparison.consumer) continue;
     const FusionDecisionInfo& was = begun && begun->producer == d.producer && begun->consumer == d.consumer ? *begun : d;
-    m_compared[{d.producer, d.consumer}] = {comparison, was.state, was.dT, was.dC, was.dK};
+    m_compared[{d.producer, d.consumer}] = {comparison, was.state, was.dT, was.dC, was.dK, was.parts};
     if (!comparisonOf(d)) return m_card->setComparisonFailed(tr("it was decided anew meanwhile"));
     break;
   }
@@ -456,13 +456,14 @@ void ExplainView::setComparisonFailed(const QString& message) {
   m_card->setComparisonFailed(message);
 }
 
-// What was measured of a decision holds while it is decided alike and by the same terms: it survives the page and the engine that measured
+// What was measured of a decision holds while it is decided alike, by the same terms, of the same kernels: it survives the page and the engine that measured
 // it. A reward is no such term: it moves with the device's constants, which another engine measures anew.
 const DecisionCard::Comparison* ExplainView::comparisonOf(const FusionDecisionInfo& d) const {
   const auto found = m_compared.find({d.producer, d.consumer});
   if (found == m_compared.end()) return nullptr;
   const Compared& was = found->second;
-  return was.state == d.state && was.dT == d.dT && was.dC == d.dC && was.dK == d.dK ? &was.comparison : nullptr;
+  const bool same = was.state == d.state && was.dT == d.dT && was.dC == d.dC && was.dK == d.dK && was.parts == d.parts;
+  return same ? &was.comparison : nullptr;
 }
 
 void ExplainView::chooseDecision(int number) {

@@ -110,6 +110,7 @@ class ExplainView : public DockPage {
     DecisionCard::Comparison comparison;
     protocol::FusionState state;  // as it was decided then, and by what reward
     double dT, dC, dK;
+    std::string parts;
   };
   std::map<Pair, Compared> m_compared;
   std::optional<protocol::FusionDecisionInfo> m_measuring;

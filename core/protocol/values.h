@@ -363,9 +363,10 @@ struct FusionDecisionInfo {
   std::optional<FusionCurve> curve;
   double repeats = 1;                      // in a step: passes of the loops around, which R counts
   std::optional<Measured> measuredSaving;  // of one pass: by an A/B, or of Reverted what turned it
+  std::string parts;                       // what its kernels compute, fused or not: what was measured of others is not of these
   Origins origins;
   NF_FIELDS(FusionDecisionInfo, id, producer, consumer, category, producerClass, consumerClass, dT, dC, dK, R, traffic, arithmetic,
-            recomputed, state, why, flips, curve, repeats, measuredSaving, origins);
+            recomputed, state, why, flips, curve, repeats, measuredSaving, parts, origins);
 };
 
 // ---------------------------------------------------------------- devices

@@ -140,6 +140,21 @@ protocol::DiagnosticInfo describe(const Diagnostic& d, const SourceMap& sources,
   return info;
 }
 
+Hash decidedParts(const FusionDecision& d, const Program& fused) {
+  const Program& p = d.body ? *d.body : fused;
+  const auto makes = [&](OperatorId op) {
+    return std::ranges::any_of(writesOf(p, op),
+                               [&](TensorId t) { return t.valid() && (p[t].name == d.producer || p[t].name == d.consumer); });
+  };
+  std::set<Hash> parts;
+  for (const Group& group : p.groups)
+    if (std::ranges::any_of(group.operators, makes))
+      for (const OperatorId op : group.operators) parts.insert(structuralHash(p, op));
+  Hasher hasher;
+  for (const Hash& part : parts) hasher.add(part);
+  return hasher.finish();
+}
+
 protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fused, const OriginSpans& spans,
                                       const DeviceConstants& device, std::uint32_t id) {
   protocol::FusionDecisionInfo info;
@@ -195,6 +210,7 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     info.measuredSaving = std::move(saving);
   }
   info.repeats = static_cast<double>(d.repeats);
+  info.parts = decidedParts(d, fused).hex();
   info.origins = spans.of(d.body ? *d.body : fused, d.origin);
   return info;
 }

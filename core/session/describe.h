@@ -28,6 +28,8 @@ std::optional<protocol::Expression> describeExpression(const Program& program, T
                                                        const std::vector<GradientTerm>& terms, const OriginSpans& spans,
                                                        const Program& source);
 
+// What the kernels of both ends compute, each operator once: the same whether they are fused. Names and origins do not count.
+Hash decidedParts(const FusionDecision& decision, const Program& fused);
 protocol::FusionDecisionInfo describe(const FusionDecision& decision, const Program& fused, const OriginSpans& spans,
                                       const DeviceConstants& device, std::uint32_t id);
 

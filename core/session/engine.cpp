@@ -504,7 +504,7 @@ void Engine::answerFusion(protocol::RequestId id) {
     for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
-      if (const auto saving = m_jobs.measuredSaving(d)) report.decisions.back().measuredSaving = saving;
+      if (const auto saving = m_jobs.measuredSaving(d, *(*stages)->fused)) report.decisions.back().measuredSaving = saving;
     }
   for (const Diagnostic& d : revision->warnings(*stages, inputs))
     report.refusedHints.push_back(describe(d, revision->sound().sources, revision->spans()));

@@ -9,6 +9,7 @@
 #include "core/ir/work.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/meaning.h"
+#include "core/session/describe.h"
 #include "core/session/jobs.h"
 #include "core/syntax/derivative_name.h"
 #include "core/tune/tune_program.h"
@@ -469,17 +470,17 @@ protocol::Measured measuredOf(std::vector<double> samples) {
   return m;
 }
 
-std::string savingKey(const FusionDecision& d) {
+std::string savingKey(const FusionDecision& d, const Program& fused) {
   char numbers[96];
-  std::snprintf(numbers, sizeof numbers, "\n%.17g\n%.17g\n%lld", d.dT, d.dC, static_cast<long long>(d.dK));
-  return d.producer + "\n" + d.consumer + numbers;
+  std::snprintf(numbers, sizeof numbers, "\n%.17g\n%.17g\n%lld\n", d.dT, d.dC, static_cast<long long>(d.dK));
+  return d.producer + "\n" + d.consumer + numbers + decidedParts(d, fused).hex();
 }
 
 }  // namespace
 
-std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& decision) const {
+std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& decision, const Program& fused) const {
   const std::lock_guard lock(m_mutex);
-  const auto found = m_savings.find(savingKey(decision));
+  const auto found = m_savings.find(savingKey(decision, fused));
   if (found == m_savings.end()) return std::nullopt;
   return found->second;
 }
@@ -525,7 +526,7 @@ void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inp
   {
     const std::lock_guard lock(m_mutex);
     for (const FusionDecision& d : (*stages)->decisions)
-      if (d.producer == request.producer && d.consumer == request.consumer) m_savings[savingKey(d)] = answer.saving;
+      if (d.producer == request.producer && d.consumer == request.consumer) m_savings[savingKey(d, *(*stages)->fused)] = answer.saving;
   }
   m_outbox.send(answer, id);
 }

@@ -384,6 +384,21 @@ TEST_F(EngineJobs, AFusionIsMeasuredBothWays) {
   EXPECT_EQ(carried, 1u);
   EXPECT_EQ(engine.ask<Failed>(CompareFusionRequest{1, "u", "nothing"}).stage, "compare");
   EXPECT_EQ(engine.ask<Failed>(CompareFusionRequest{1, "w", "u"}).stage, "compare");
+  // Other kernels, though the terms are the same, and then these again.
+  const auto now = [&](std::uint64_t revision, const std::string& body) {
+    std::string text = kFormula;
+    const std::string was = "u[i, j] * u[i, j]";
+    engine.document(text.replace(text.find(was), was.size(), body), revision);
+    for (FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{revision}).decisions)
+      if (d.producer == "u" && d.consumer == "v") return d;
+    ADD_FAILURE() << "no such decision";
+    return FusionDecisionInfo{};
+  };
+  const FusionDecisionInfo other = now(2, "u[i, j] * u[i, j] - 7"), again = now(3, "u[i, j] * u[i, j]  # as it was");
+  EXPECT_EQ(other.dT, again.dT);
+  EXPECT_FALSE(other.measuredSaving);
+  ASSERT_TRUE(again.measuredSaving);
+  EXPECT_EQ(*again.measuredSaving, compared.saving);
 }
 
 TEST_F(EngineJobs, TheNumericCheckReadsTheNotebooksData) {
