@@ -148,18 +148,22 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (!trials->second.inUse.empty()) info.inUse.text = trials->second.inUse;
         info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
-      if (const Hint* pin = pinOf(program.hints, own, group.operators)) {
-        info.state = protocol::SubgraphState::Pinned;
-        // What it runs with is what was pinned, not the best that was found.
-        const auto schedule = device ? pinnedSchedule(*pin, subgraph.program, &*device) : Result<Schedule>(Error{});
-        if (schedule) {
-          const protocol::TrialInfo* timed = trials == m_trials.end() ? nullptr : timedTrialOf(trials->second.list, *schedule);
-          info.us = timed ? timed->us : std::nullopt;
-        }
-      }
       answer.subgraphs.push_back(std::move(info));
     }
     protocol::SubgraphInfo& info = answer.subgraphs[place->second];
+    // A hint for one of the places that share the kernel is for all of them.
+    if (const Hint* pin = pinOf(program.hints, own, group.operators); pin && info.state != protocol::SubgraphState::Pinned) {
+      info.state = protocol::SubgraphState::Pinned;
+      if (!pin->tensors.empty()) info.pinTensor = pin->tensors.front();
+      // What it runs with is what was pinned, not the best that was found.
+      const auto schedule = device ? pinnedSchedule(*pin, subgraph.program, &*device) : Result<Schedule>(Error{});
+      if (schedule) {
+        const std::lock_guard lock(m_mutex);
+        const auto trials = m_trials.find(hash);
+        const protocol::TrialInfo* timed = trials == m_trials.end() ? nullptr : timedTrialOf(trials->second.list, *schedule);
+        info.us = timed ? timed->us : std::nullopt;
+      }
+    }
     for (const OperatorId op : group.operators) {
       for (const TensorId t : writesOf(own, op)) {
         info.operators.push_back(own[t].name);
@@ -169,9 +173,10 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
     }
   });
-  // A number at a name may be another's after an edit: only where there is no other name.
+  // The first name, which is the one that it is shown by. A number at a name may be another's after an edit: only where there is no other.
   for (protocol::SubgraphInfo& s : answer.subgraphs)
     for (const std::string& made : s.operators) {
+      if (!s.pinTensor.empty() && s.pinTensor.find('#') == std::string::npos) break;
       const bool numbered = made.find('#') != std::string::npos;
       if (makers.at(made).size() == 1 && (!numbered || s.pinTensor.empty())) s.pinTensor = made;
     }
@@ -526,7 +531,8 @@ void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inp
   {
     const std::lock_guard lock(m_mutex);
     for (const FusionDecision& d : (*stages)->decisions)
-      if (d.producer == request.producer && d.consumer == request.consumer) m_savings[savingKey(d, *(*stages)->fused)] = answer.saving;
+      if (d.producer == request.producer && d.consumer == request.consumer)
+        m_savings[savingKey(d, *(*stages)->fused)] = answer.saving;
   }
   m_outbox.send(answer, id);
 }
