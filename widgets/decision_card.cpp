@@ -336,6 +336,7 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   m_what->body()->addWidget(m_noise);
   m_what->body()->addWidget(m_measured);
   m_scroll->setWidgetResizable(true);
+  m_scroll->setFocusPolicy(Qt::TabFocus);
   m_scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_body->setProperty("role", QStringLiteral("page"));
   scrollAsWide(m_scroll, m_body);

@@ -306,6 +306,12 @@ void GraphView::showFirst() {
   const double high = height() - legendHeight();
   const double y = room.height() + 28 < high ? (high - room.height()) / 2 : 20;
   m_offset = QPointF(x, y) - m_layout.bounds.topLeft() * m_scale;
+  // Its beginning is the operator that stands highest, wherever that is in the width.
+  const QRectF* first = nullptr;
+  for (const auto& box : m_layout.nodes)
+    if (!box.hidden && !box.pill && (!first || box.rect.top() < first->top())) first = &box.rect;
+  if (const double left = first ? first->left() * m_scale + m_offset.x() : 0; left > width() / 2.0)
+    m_offset.rx() -= std::clamp(m_layout.bounds.right() * m_scale + m_offset.x() + 24 - width(), 0.0, left - 48);
   Q_EMIT zoomChanged(m_scale);
 }
 

@@ -213,6 +213,7 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_valueSection->body()->addWidget(m_values);
   m_derivation->body()->addWidget(m_steps);
   m_scroll->setWidgetResizable(true);
+  m_scroll->setFocusPolicy(Qt::TabFocus);  // a click beside its parts leaves the keyboard where somebody writes
   m_body->setProperty("role", QStringLiteral("page"));
   scrollAsWide(m_scroll, m_body);
   layout->addWidget(m_scroll, 1);

@@ -464,7 +464,7 @@ void TuneView::setRunState(const RunState& s, std::int64_t others) {
   const double share = s.seconds > 0 ? s.budgetSpentSeconds / s.seconds : 0;
   m_share->setSpent(share);
   QString trials = counted(s.trials, tr("trial"), tr("trials"));
-  if (others > 0) trials += tr(" (%1 of kernels of another fusion)").arg(grouped(others));
+  if (others > 0) trials += tr(" (%1 of other kernels)").arg(grouped(others));
   m_spent->setText(tr("%1 used, %2 %: %3, %4")
                        .arg(secondsText(s.budgetSpentSeconds))
                        .arg(std::lround(share * 100))

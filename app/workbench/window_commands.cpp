@@ -497,7 +497,7 @@ void MainWindow::answer(const QString& key, int index) {
     m_tab->journalHidden = true;
     if (index == 0) save(false);
   } else if (key == QLatin1String("left")) {
-    if (index == 0) openLeft();
+    if (index == 0 && !openLeft()) setStatus("warning", tr("Another window has opened it meanwhile"));
     else if (index == 1) m_store->forgetLeft();
   } else if (key == QLatin1String("recovered")) {
     // Compared, the word stands still: other files have theirs.

@@ -354,6 +354,29 @@ TEST_F(Widgets, LabelsOfStagesNeverMeet) {
   }
 }
 
+TEST_F(Widgets, AGraphThatDoesNotFitBeginsWithItsFirstOperator) {
+  GraphPage g;
+  g.stage = "fused";
+  std::string before;
+  const auto add = [&](const std::string& name, Phase phase) {
+    GraphNode node;
+    node.id = node.name = name, node.kind = NodeKind::Operator, node.phase = phase;
+    g.nodes.push_back(node);
+    if (!before.empty()) g.edges.push_back({before, name, "x", 4, false, false});
+    before = name;
+  };
+  for (const char* name : {"first", "L"}) add(name, Phase::Forward);
+  for (int i = 0; i < 9; ++i) add("b" + std::to_string(i), Phase::Backward);
+  const GraphLayout layout = layOutGraph(g);
+  ASSERT_GT((layout.nodes[0].rect.left() - layout.bounds.left()) * 0.78, 500) << "else it is seen anyway";
+  GraphView view(&theme, &selection);
+  view.resize(500, 200);
+  view.show();
+  view.setGraph(g);
+  EXPECT_GT(layout.bounds.width() * view.zoom(), 500) << "not shrunk to fit";
+  EXPECT_TRUE(QRectF(view.rect()).contains(QRectF(rectOf(view, "first").topLeft(), QSizeF(kNodeWidth, kNodeHeight) * view.zoom())));
+}
+
 TEST_F(Widgets, AChosenDecisionComesIntoSight) {
   GraphView view(&theme, &selection);
   view.resize(500, 320);

@@ -171,7 +171,7 @@ TEST_F(Tuning, TrialsOfKernelsThatWereSplitAreSaidToBe) {
   view.setRunState(run);
   EXPECT_TRUE(view.spent().contains("28 trials, ")) << view.spent().toStdString();
   view.setRunState(run, 16);
-  EXPECT_TRUE(view.spent().contains("28 trials (16 of kernels of another fusion), ")) << view.spent().toStdString();
+  EXPECT_TRUE(view.spent().contains("28 trials (16 of other kernels), ")) << view.spent().toStdString();
 }
 
 TEST_F(Tuning, WhatASearchHasSpentStandsWhenItIsOver) {
