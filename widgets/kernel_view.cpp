@@ -573,14 +573,26 @@ void KernelView::findTags() {
   }
   std::vector<int> places;
   const QString expression = withoutSpaces(m_expression->toPlainText(), &places);
+  // Whole words: a `1` is none of `10`, of `1.5` or of an extent.
+  const auto find = [&](const QString& wanted, qsizetype begin) {
+    const auto joins = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c == QLatin1Char('.'); };
+    for (qsizetype at = wanted.isEmpty() ? -1 : expression.indexOf(wanted, begin); at >= 0;
+         at = expression.indexOf(wanted, at + 1)) {
+      const qsizetype end = at + wanted.size();
+      const bool before = at > 0 && joins(wanted.front()) && (joins(expression[at - 1]) || expression[at - 1] == QLatin1Char(':'));
+      const bool after = end < expression.size() && joins(wanted.back()) && joins(expression[end]);
+      if (!before && !after) return static_cast<int>(at);
+    }
+    return -1;
+  };
   int from = 0;
   for (Tag& tag : m_tags) {
     QString wanted = withoutSpaces(tag.text);
     // `X[i - 1] else 0` stands there as a choice between the two.
     if (!expression.contains(wanted)) wanted = wanted.left(wanted.lastIndexOf(QLatin1Char(']')) + 1);
-    int at = static_cast<int>(expression.indexOf(wanted, from));
-    if (at < 0) at = static_cast<int>(expression.indexOf(wanted));
-    if (at < 0 || wanted.isEmpty()) continue;
+    int at = find(wanted, from);
+    if (at < 0) at = find(wanted, 0);
+    if (at < 0) continue;
     from = at + static_cast<int>(wanted.size());
     tag.begin = places[static_cast<std::size_t>(at)];
     tag.end = places[static_cast<std::size_t>(from - 1)] + 1;

@@ -162,6 +162,21 @@ TEST_F(Tuning, TagsTieTokensToLines) {
   EXPECT_EQ(view.tintedLines(), view.tags()[1].lines);
 }
 
+TEST_F(Tuning, ANumberIsFoundWhereItStandsByItself) {
+  KernelView view(&theme, &selection);
+  view.resize(700, 600);
+  view.show();
+  protocol::Kernel k = capsule::kernel("aa01", 41);
+  view.setSpanText([](const SourceSpan&) { return QStringLiteral("1"); });
+  k.expression = "L = sum[b: 1, k] (Y[11, k] * 1.5 - 1)^2";
+  view.setKernel(k);
+  ASSERT_FALSE(view.tags().empty());
+  for (const auto& tag : view.tags()) {
+    EXPECT_EQ(tag.begin, static_cast<int>(k.expression.find("1)^2")));
+    EXPECT_EQ(tag.end, tag.begin + 1);
+  }
+}
+
 TEST_F(Tuning, TwoCandidatesAreCompared) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);
