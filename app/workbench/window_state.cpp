@@ -238,7 +238,10 @@ void MainWindow::refreshMessages() {
           {tr("Stop training")});
   const CellView* cut = m_tab->notebook->view(m_tab->interrupted);
   const bool resumes = cut && cut->train() && cut->train()->resumes();
-  askOnce("engine", m_tab->engineLost,
+  const bool named = resumes && !m_tab->engineLost.isEmpty() && cut->train()->checkpointStep() > 0;
+  askOnce("engine",
+          m_tab->engineLost +
+              (named ? tr(" The training can go on from step %1.").arg(grouped(cut->train()->checkpointStep())) : QString()),
           m_tab->engineDown ? QStringList{tr("Restart the engine")}
           : cut             ? QStringList{resumes ? tr("Resume training") : tr("Train again")}
                             : QStringList());

@@ -109,13 +109,11 @@ void MainWindow::connectTab(Tab* tab) {
     refreshDevice();
   });
   connect(w, &Workspace::engineDied, this, [this, tab, w](const QString& reason) {
-    std::int64_t goesOnFrom = 0;
     for (CellView* v : tab->notebook->cellsThatRan()) {
       if (v->train() && v->train()->running()) {
         tab->interrupted = v->id();
         refreshCheckpoint(tab, v->id());
         v->train()->setLost();
-        goesOnFrom = v->train()->checkpointStep();
       }
       v->setInterrupted(tr("The engine ended before this was finished."));
     }
@@ -124,7 +122,6 @@ void MainWindow::connectTab(Tab* tab) {
     if (trainingNames().isEmpty()) m_messages->dismiss("quit");
     closeEnded(tab);
     tab->engineLost = reason;
-    if (goesOnFrom > 0) tab->engineLost += tr(" The training can go on from step %1.").arg(grouped(goesOnFrom));
     // One that ends again and again is not started again and again.
     constexpr qint64 kSoonMs = 30000;
     const bool again = w->engine().hello().process != 0 && (!tab->restarted.isValid() || tab->restarted.elapsed() > kSoonMs);
@@ -162,6 +159,7 @@ void MainWindow::connectTab(Tab* tab) {
     for (const CellView* v : tab->notebook->cells())
       if (v->train() && v->train()->cut()) refreshCheckpoint(tab, v->id());
     if (tab == m_tab) {
+      if (tab->interrupted) refreshMessages();
       m_outline->setNames(w->names(), w->missing());
       refreshOutline();
       refreshStatus();

@@ -378,6 +378,16 @@ TEST_F(RealEngine, AKilledEngineIsStartedAgainAndTrainingResumed) {
   EXPECT_GT(cell(2)->tensorView()->model()->rowCount(), 0) << "what was shown stays";
   EXPECT_FALSE(window->workspace().steps().empty());
   ASSERT_TRUE(wait([&] { return window->workspace().engine().state() == EngineLink::State::Ready; }));
+  // The bar offers what the text as it is can have.
+  const auto offers = [&](const char* answer, bool goesOn) {
+    return window->messages()->answers() == QStringList{answer} &&
+           window->messages()->text().contains("The training can go on from step") == goesOn;
+  };
+  EXPECT_TRUE(wait([&] { return offers("Resume training", true); })) << window->messages()->text().toStdString();
+  replace("- 3)^2", "- 4)^2");
+  EXPECT_TRUE(wait([&] { return offers("Train again", false); })) << window->messages()->text().toStdString();
+  replace("- 4)^2", "- 3)^2");
+  EXPECT_TRUE(wait([&] { return offers("Resume training", true); })) << window->messages()->text().toStdString();
   ASSERT_EQ(window->messages()->buttons().size(), 1);
   QTest::mouseClick(window->messages()->buttons().front(), Qt::LeftButton);
   EXPECT_TRUE(window->messages()->key().isEmpty());
