@@ -30,10 +30,15 @@ namespace nf {
 namespace {
 constexpr int kPadX = 12, kPadY = 8;
 
+// Joiners make the emoji of a comment one: they stay.
+bool isMarked(char16_t c) {
+  constexpr char16_t kNonJoiner = 0x200c, kJoiner = 0x200d;
+  return reordersText(c) || (isInvisible(c) && c != kJoiner && c != kNonJoiner);
+}
+
 QString shown(std::string_view bytes) {
   std::u16string text = displayText(bytes);
-  std::replace_if(
-      text.begin(), text.end(), [](char16_t c) { return reordersText(c); }, u'\ufffd');
+  std::replace_if(text.begin(), text.end(), isMarked, u'\ufffd');
   return QString::fromUtf16(text.data(), static_cast<qsizetype>(text.size()));
 }
 

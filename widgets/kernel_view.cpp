@@ -719,7 +719,7 @@ void KernelView::tint() {
   } else if (!m_selection->empty() && !m_kernel.texts.empty()) {
     words = !m_tinted.empty()
                 ? counted(static_cast<std::int64_t>(m_tinted.size()), tr("line"), tr("lines")) + tr(" from the selection")
-            : mapped && around ? tr("fused away: the selection has no line of its own")
+            : mapped && around ? tr("part of this kernel: the selection has no line of its own")
             : mapped           ? tr("nothing here comes from the selection")
                                : tr("these lines carry no mapping");
   }

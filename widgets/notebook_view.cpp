@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/notebook_view.h"
 
+#include <QAbstractButton>
 #include <QApplication>
 #include <QClipboard>
 #include <QKeyEvent>
@@ -816,6 +817,9 @@ void NotebookView::handleKey(QKeyEvent* event) {
     case Qt::Key_Return:
     case Qt::Key_Enter:
       if (event->modifiers()) return QScrollArea::keyPressEvent(event);
+      // Tab led to it: what is pressed is the button.
+      if (auto* button = qobject_cast<QAbstractButton*>(QApplication::focusWidget()); button && m_content->isAncestorOf(button))
+        return button->click();
       return activate(m_active, true);
     case Qt::Key_J:
     case Qt::Key_Down: return activateBeside(1);

@@ -416,6 +416,18 @@ void TuneView::setProfile(const Profile& profile, std::chrono::steady_clock::tim
 
 void TuneView::setPeer(const QString& name, double milliseconds) { m_latency->setPeer(name, milliseconds); }
 
+void TuneView::setBudget(double share) {
+  m_settingShare = true;
+  m_share->setValue(static_cast<int>(share * 100 + 0.5));
+  m_settingShare = false;
+}
+
+void TuneView::finishBudget() {
+  if (!m_shareTimer->isActive()) return;
+  m_shareTimer->stop();
+  Q_EMIT budgetRequested(m_share->value() / 100.0);
+}
+
 void TuneView::showBudget() { m_budget->setText(tr("%1 %").arg(m_share->value())); }
 
 void TuneView::setRunState(const RunState& s, std::int64_t others) {
@@ -440,9 +452,7 @@ void TuneView::setRunState(const RunState& s, std::int64_t others) {
   // The handle is the person's while it is dragged and until the engine has taken the wish up.
   if (!m_share->isSliderDown() && !m_shareTimer->isActive() && (!m_sinceShare.isValid() || m_sinceShare.elapsed() > 1000) &&
       s.budgetShare > 0) {
-    m_settingShare = true;
-    m_share->setValue(static_cast<int>(s.budgetShare * 100 + 0.5));
-    m_settingShare = false;
+    setBudget(s.budgetShare);
   }
   if (s.phase == RunPhase::Tuning) {
     // Nothing trains: the search has the device for itself.

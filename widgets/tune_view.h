@@ -93,6 +93,8 @@ class TuneView : public QWidget {
   KernelView* kernel() const { return m_kernel; }
   ProfileView* profile() const { return m_profile; }
   BudgetSlider* budget() const { return m_share; }
+  void setBudget(double share);  // of the notebook that is shown
+  void finishBudget();           // what was chosen is asked for now
   QListWidget* list() const { return m_list; }
   QComboBox* knob(const QString& name) const;
   protocol::JsonText chosenSchedule() const;

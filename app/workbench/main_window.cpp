@@ -381,6 +381,7 @@ void MainWindow::showTab(int index) {
   const bool finding = m_tab && m_find->isVisibleTo(m_find->parentWidget());
   if (finding) m_tab->notebook->find({}, false);
   if (m_tab) m_tab->tuned = m_tune->place();
+  m_tune->finishBudget();
   if (m_tab) m_tab->workspace->setCurrent(false);
   m_tab = next;
   {
@@ -398,6 +399,7 @@ void MainWindow::showTab(int index) {
   m_tab->workspace->setCurrent(true);
   m_outline->setNames(m_tab->workspace->names(), m_tab->workspace->missing());
   m_tune->goBack(m_tab->tuned);
+  m_tune->setBudget(m_tab->workspace->budget());
   m_tune->setRunState(m_tab->workspace->runState(), m_tab->workspace->trialsOfOthers());
   if (const auto& profile = m_tab->workspace->profile()) m_tune->setProfile(*profile, m_tab->workspace->profileTaken());
   m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());

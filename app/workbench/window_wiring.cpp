@@ -688,9 +688,7 @@ void MainWindow::connectViews() {
     refresh(m_inspector->values());
     for (const CellView* v : notebook()->cells()) refresh(v->tensorView());
   });
-  connect(m_tune, &TuneView::budgetRequested, this, [this](double share) {
-    workspace().tell(protocol::BudgetRequest{share, std::nullopt});
-  });
+  connect(m_tune, &TuneView::budgetRequested, this, [this](double share) { workspace().setBudget(share); });
   connect(m_tune, &TuneView::tuneRequested, action("tune.start"), &QAction::trigger);
   connect(m_devices, &DevicesView::measureWanted, action("tune.measureDevice"), &QAction::trigger);
   connect(m_devices, &DevicesView::deviceWanted, this, [this](const QString& name) { workspace().useDevice(name); });

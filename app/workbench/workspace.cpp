@@ -43,6 +43,7 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
   connect(m_engine.get(), &EngineLink::ready, this, [this] {
     m_replicaKnown = m_analysedHere = false;
     sendDocument();
+    if (m_budget) tell(BudgetRequest{*m_budget, std::nullopt});
     wantDevices(false);
     Q_EMIT engineReady();
   });

@@ -117,6 +117,9 @@ class Workspace : public QObject {
   void wantExpression(const QString& tensor);
   void wantGraph(const QString& stage);
   void wantFusion();
+  // Share of the device that the search may take beside this notebook's steps, 0 to 1; each engine that it starts is told.
+  void setBudget(double share);
+  double budget() const { return m_budget.value_or(kUsualBudget); }
   void wantDevices(bool measure);
   void useDevice(const QString& name);  // from the next run on
   void wantSubgraphs();
@@ -201,6 +204,8 @@ class Workspace : public QObject {
 
   std::unique_ptr<Document> m_document;
   QString m_path;
+  static constexpr double kUsualBudget = 0.3;
+  std::optional<double> m_budget;  // that somebody chose
   Hash m_onDisk;
   OnDisk m_diskState = OnDisk::Same;
   std::unique_ptr<QLockFile> m_lock;

@@ -178,6 +178,11 @@ void Workspace::wantFusion() {
   });
 }
 
+void Workspace::setBudget(double share) {
+  m_budget = share;
+  tell(BudgetRequest{share, std::nullopt});
+}
+
 void Workspace::wantDevices(bool measure) {
   askFor<Devices>(DevicesRequest{measure}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
     m_devices = devices;

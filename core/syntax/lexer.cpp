@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -293,7 +294,8 @@ class Lexer {
     for (const LookAlike& l : kLookAlikes)
       if (m_text.substr(at).starts_with(l.written)) return 0;
     std::uint32_t c = 0;
-    return sequenceLength(m_text, at, c);
+    const std::size_t length = sequenceLength(m_text, at, c);
+    return isInvisible(c) || reordersText(c) ? 0 : length;
   }
 
   void lexForeignName(std::size_t begin) {
@@ -374,6 +376,15 @@ class Lexer {
     if (reordersText(codePoint)) {
       m_at += length;
       mistake("unexpected-character", "a control character of bidirectional text means nothing here", begin, m_at,
+              DiagnosticFix{"leave it out", {}, ""});
+      push(TokenKind::Invalid, begin, m_at);
+      return;
+    }
+    if (isInvisible(codePoint)) {
+      m_at += length;
+      char name[16];
+      std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(codePoint));
+      mistake("unexpected-character", std::string("an invisible character, ") + name + ", means nothing here", begin, m_at,
               DiagnosticFix{"leave it out", {}, ""});
       push(TokenKind::Invalid, begin, m_at);
       return;

@@ -238,7 +238,7 @@ bool TuningService::Impl::waitForBudget(std::unique_lock<std::mutex>& lock, std:
     if (paused) return true;
     accrue();
     const double share = rate();
-    if (credit > 0 || share >= 1) return true;
+    if ((credit > 0 && share > 0) || share >= 1) return true;
     // Looked at again at least every 50 ms: the share may be set anew.
     const double seconds = share > 0 ? std::min(-credit / share, 0.05) : 0.05;
     const auto until = clock.now() + std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9) + 1000);

@@ -541,6 +541,21 @@ TEST_F(TuningServiceTest, TheBudgetHoldsTheShareOfDeviceTime) {
   EXPECT_NEAR(s->deviceSecondsSpent() / elapsed, 0.25, 0.04);
 }
 
+TEST_F(TuningServiceTest, NothingIsTriedWithoutAShareUntilThereIsOne) {
+  m_options.deviceShare = 0;
+  m_options.maximumTrials = 6;
+  const auto s = service();
+  s->add({task(8)});
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  s->start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(s->trials(), 0);
+  EXPECT_EQ(s->deviceSecondsSpent(), 0);
+  s->setDeviceShare(1);
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  EXPECT_GT(s->trials(), 0);
+}
+
 TEST_F(TuningServiceTest, TheStepDecidesWhichSubgraphIsTuned) {
   m_options.deviceShare = 1;
   m_options.lastWordInSteps = false;

@@ -601,6 +601,22 @@ TEST_F(Keyboard, TabGoesFromAChosenCellToItsButtons) {
   EXPECT_EQ(document().text(), text);
 }
 
+TEST_F(Keyboard, EnterPressesTheButtonOfACellThatTabLedTo) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->isVisible() && !window->workspace().running(); }));
+  const std::string text = document().text();
+  window->notebook()->activate(cell(3)->id(), false);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Tab);
+  auto* button = qobject_cast<QToolButton*>(QApplication::focusWidget());
+  ASSERT_TRUE(button && cell(3)->isAncestorOf(button));
+  QSignalSpy pressed(button, &QToolButton::clicked);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return);
+  EXPECT_EQ(pressed.count(), 1);
+  EXPECT_FALSE(window->notebook()->editing());
+  EXPECT_EQ(document().text(), text);
+}
+
 // The inspector goes with what is typed, once it is checked.
 TEST_F(Keyboard, WhatIsTypedIsInspected) {
   openChecked();
