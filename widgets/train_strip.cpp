@@ -214,7 +214,8 @@ QString TrainStrip::figures() const {
 
 QString TrainStrip::result() const {
   if (m_running) return {};
-  return m_title->text() + QLatin1Char(' ') + (m_message->isHidden() ? m_detail->text() : m_message->text());
+  const bool failed = !m_message->isHidden() && m_detail->text().isEmpty();
+  return m_title->text() + QLatin1Char(' ') + (failed ? m_message->text() : m_detail->text());
 }
 
 QString TrainStrip::failure() const { return m_message->isHidden() ? QString() : m_message->text(); }
@@ -284,6 +285,12 @@ void TrainStrip::addWarning(const QString& message, const Place& place) {
 void TrainStrip::setCheckpointFailed(const QString& message) {
   m_checkpointTrouble->setText(message);
   m_checkpointTrouble->setVisible(!message.isEmpty());
+}
+
+void TrainStrip::setUnsaved(const QString& message) {
+  m_message->setText(message + tr(" What it learnt is in this notebook's engine alone, and gone when the notebook is closed."));
+  m_message->show();
+  m_goTo->hide();
 }
 
 QStringList TrainStrip::warnings() const {
@@ -453,7 +460,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
     showNewest();
   }
   if (done.checkpoints_failed > 0) {
-    const QString first = m_checkpointTrouble->text();
+    const QString first = m_checkpointTrouble->text().remove(QStringLiteral(" Training goes on and tries again."));  // it is over
     setCheckpointFailed(
         tr("%1 could not be written while it ran.").arg(counted(done.checkpoints_failed, tr("checkpoint"), tr("checkpoints"))) +
         (first.isEmpty() ? QString() : QLatin1Char('\n') + first));

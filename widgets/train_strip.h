@@ -47,6 +47,7 @@ class TrainStrip : public QWidget {
   // What was found doubtful while it is prepared or runs; the run goes on.
   void addWarning(const QString& message, const Place& place = {});
   void setCheckpointFailed(const QString& message);
+  void setUnsaved(const QString& message);  // it has ended, and what it learnt is on no disk
   QStringList warnings() const;
   // A run of an earlier window, which began at this time. `done` and `error`: how it ended; neither: nobody knows.
   void setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,

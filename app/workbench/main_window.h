@@ -117,6 +117,7 @@ class MainWindow : public QMainWindow {
     bool engineDown = false;        // and no new one was started
     QElapsedTimer restarted;        // since its engine was started anew without being asked
     CellId interrupted = 0;         // what trained when the engine ended
+    CellId trained = 0;             // the last run, once it has ended
     CellId resumeWhenChecked = 0;
     std::vector<CellId> runWhenChecked;  // in the order they were asked for
     bool runAllWhenChecked = false;

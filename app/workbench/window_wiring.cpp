@@ -279,7 +279,7 @@ TrainStrip* MainWindow::strip(Tab* tab) const {
 void MainWindow::connectRun(Tab* tab) {
   Workspace* w = tab->workspace.get();
   connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell, bool resumed) {
-    tab->interrupted = 0;
+    tab->interrupted = tab->trained = 0;
     tab->kept.reset();
     tab->engineLost.clear();
     if (tab == m_tab) refreshMessages();
@@ -367,6 +367,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (!isActiveWindow()) QApplication::alert(this);
   };
   connect(w, &Workspace::done, this, [this, tab, ended](const protocol::DoneEvent& e) {
+    tab->trained = tab->training;
     if (TrainStrip* s = strip(tab)) {
       refreshCheckpoint(tab, tab->training);
       s->setDone(e);
@@ -403,6 +404,12 @@ void MainWindow::connectRun(Tab* tab) {
     if (tab == m_tab) setStatus("warning", message);
   });
   connect(w, &Workspace::runFailed, this, [this, tab, ended, placeOf](const QString& message, const protocol::ErrorEvent& at) {
+    // Behind its end: something of it could not be written.
+    const CellView* trained = tab->training == 0 ? tab->notebook->viewThatRan(tab->trained) : nullptr;
+    if (trained && trained->train()) {
+      trained->train()->setUnsaved(message);
+      return setStatus("error", message);
+    }
     TrainStrip* s = strip(tab);
     if (s) s->setError(message, placeOf(at.file, at.line, at.column));
     ended(CellStatus::Error, s ? QString() : message);  // the strip says it already

@@ -87,6 +87,19 @@ TEST_F(Window, ACheckpointThatCannotBeWrittenIsSaidAndTrainingGoesOn) {
       << window->statusText().toStdString();
 }
 
+TEST_F(Window, ATrainingWhoseResultIsOnNoDiskSaysSo) {
+  write(capsule::kText + "\n# %%\n# disk stays full\n");
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && !cell(3)->train()->failure().isEmpty(); }));
+  EXPECT_TRUE(cell(3)->train()->failure().startsWith("The training has ended, but its checkpoint was not written: no space left"))
+      << cell(3)->train()->failure().toStdString();
+  EXPECT_TRUE(cell(3)->train()->failure().contains("gone when the notebook is closed"));
+  EXPECT_TRUE(cell(3)->train()->result().startsWith("Trained 500 steps")) << cell(3)->train()->result().toStdString();
+  run(3);
+  EXPECT_TRUE(wait([&] { return cell(3)->train()->running() && cell(3)->train()->failure().isEmpty(); }));
+}
+
 TEST_F(Window, ASwapOfTheListLeadsToItsKernel) {
   openChecked();
   run(3);

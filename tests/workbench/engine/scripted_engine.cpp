@@ -107,6 +107,11 @@ void train(RequestId id, std::uint32_t cell) {
   done.last_tenth_low_ms = 1.17, done.last_tenth_high_ms = 1.2, done.last_tenth_steps = 50;
   done.checkpoints_failed = full ? 3 : 0;
   say(done, id);
+  if (text.find("# disk stays full") != std::string::npos) {
+    ErrorEvent unsaved;
+    unsaved.message = "The training has ended, but its checkpoint was not written: no space left on device.";
+    say(unsaved);
+  }
   say(RunState{});
 }
 
