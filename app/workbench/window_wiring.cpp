@@ -224,6 +224,10 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::fusionArrived, this, [this, tab](const protocol::FusionReport& report) {
     if (tab == m_tab) m_explain->setFusion(report);
   });
+  connect(w, &Workspace::devicesMeasured, this, [this, tab] {
+    for (const auto& other : m_tabs)
+      if (other.get() != tab && other->workspace->engineState() == EngineLink::State::Ready) other->workspace->wantDevices(false);
+  });
   connect(w, &Workspace::devicesArrived, this, [this, tab, w] {
     if (tab != m_tab) return;
     m_devices->setDevices(*w->devices(), w->devicesTaken());

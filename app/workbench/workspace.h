@@ -157,6 +157,7 @@ class Workspace : public QObject {
   void graphArrived(const nf::protocol::GraphPage& graph);
   void fusionArrived(const nf::protocol::FusionReport& report);
   void devicesArrived();
+  void devicesMeasured();  // again, because somebody asked
   void subgraphsArrived();
   void trialsChanged(const std::string& subgraph);
   void kernelArrived(const nf::protocol::Kernel& kernel);

@@ -184,10 +184,16 @@ void Workspace::setBudget(double share) {
 }
 
 void Workspace::wantDevices(bool measure) {
-  askFor<Devices>(DevicesRequest{measure}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
+  askFor<Devices>(DevicesRequest{measure}, tr("Devices"), [this, measure](const Devices& devices, const Envelope&) {
     m_devices = devices;
     m_devicesTaken = std::chrono::steady_clock::now();
     Q_EMIT devicesArrived();
+    if (measure) {
+      // Decisions are by the constants.
+      wantFusion();
+      wantSubgraphs();
+      Q_EMIT devicesMeasured();
+    }
     Q_EMIT milestone(QStringLiteral("devices"));
   });
 }

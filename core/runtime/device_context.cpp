@@ -56,6 +56,17 @@ std::unique_ptr<DeviceContext> DeviceContext::of(std::unique_ptr<Device> device,
   return self;
 }
 
+std::shared_ptr<const Target> DeviceContext::target() const {
+  const std::lock_guard lock(m_targetMutex);
+  return m_target;
+}
+
+void DeviceContext::setTarget(const Target& target) {
+  auto next = std::make_shared<const Target>(target);
+  const std::lock_guard lock(m_targetMutex);
+  m_target = std::move(next);
+}
+
 void DeviceContext::openRecords(const DeviceContextOptions& options) {
   if (options.records == "none") return;
   auto records = RecordDatabase::open(options.records.empty() ? RecordDatabase::defaultPath() : options.records, &m_recordsMessage);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "core/device/backend.h"
@@ -33,7 +34,9 @@ class DeviceContext {
   ~DeviceContext();
 
   Device& device() const { return *m_device; }
-  std::shared_ptr<const Target> target() const { return m_target; }
+  std::shared_ptr<const Target> target() const;
+  // Its constants were measured again. Any thread; who has target() goes on by what that says.
+  void setTarget(const Target& target);
   // Set for the interpreter, whose kernels are made in place; nothing is tuned there.
   Compiler* inProcess() const { return m_evaluator ? nullptr : m_inProcess.get(); }
   Evaluator* evaluator() const { return m_evaluator.get(); }
@@ -48,6 +51,7 @@ class DeviceContext {
   DeviceContext() = default;
   void openRecords(const DeviceContextOptions& options);
   std::unique_ptr<Device> m_device;
+  mutable std::mutex m_targetMutex;
   std::shared_ptr<const Target> m_target;
   std::unique_ptr<Compiler> m_inProcess;
   std::unique_ptr<CompileService> m_compile;

@@ -512,11 +512,15 @@ void Engine::answerFusion(protocol::RequestId id) {
 }
 
 void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestId id) {
+  if (m.measure && m_jobs.busy())
+    return fail(
+        id,
+        {"devices", "Something runs here, and what is measured beside it is what that leaves: measure when it has ended.", {}, {}});
   protocol::Devices devices;
   devices.doctor.push_back({"program", m_options.program, true});
   devices.doctor.push_back({"host", hostName(), true});
   for (const auto& [name, version] : m_options.versions) devices.doctor.push_back({name, version, true});
-  const auto kernels = m_jobs.target();  // waits until the device is open, and so is in use
+  auto kernels = m_jobs.target();  // waits until the device is open, and so is in use
   const std::string inUse = m_jobs.deviceInUse();
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for (const BackendRegistry::Entry& entry : m_registry.entries()) {
@@ -540,12 +544,18 @@ void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestI
         protocol::DeviceConstants constants = describe(deviceConstants(*target), name, *target);
         addMeasurement(constants, about);
         info.constants = constants;
-        if (info.inUse && kernels && kernels->threads != target->threads) {
-          // One after the other: each would spoil the other's figures.
-          const auto again =
-              m.measure ? entry.backend->measureAgain(name, static_cast<int>(kernels->threads)) : Result<Target>(*kernels);
-          info.kernels = describe(deviceConstants(again ? *again : *kernels), name, again ? *again : *kernels);
-          addMeasurement(*info.kernels, entry.backend->about(name, static_cast<int>(kernels->threads)));
+        if (info.inUse && kernels) {
+          const int own = static_cast<int>(kernels->threads);
+          // One after the other: each would spoil the other's figures. Another engine may have measured, too.
+          const auto now = own == target->threads ? target
+                           : m.measure            ? entry.backend->measureAgain(name, own)
+                                                  : entry.backend->target(name, own);
+          if (now) m_jobs.setMeasured(*now);
+          kernels = m_jobs.target();
+          if (kernels && own != target->threads) {
+            info.kernels = describe(deviceConstants(*kernels), name, *kernels);
+            addMeasurement(*info.kernels, entry.backend->about(name, own));
+          }
         }
         info.facts = {{"threads", std::to_string(target->threads)},
                       {"vector", std::to_string(target->vectorBytes * 8) + " bits"},

@@ -245,6 +245,16 @@ std::optional<Target> Jobs::target() {
   return *m_context->target();
 }
 
+bool Jobs::busy() const {
+  const std::lock_guard lock(m_mutex);
+  return m_task || !m_tasks.empty();
+}
+
+void Jobs::setMeasured(const Target& target) {
+  const std::lock_guard lock(m_mutex);
+  if (m_context && m_context->target() && !m_task && m_tasks.empty()) m_context->setTarget(target);
+}
+
 std::string Jobs::deviceInUse() {
   const std::lock_guard lock(m_mutex);
   return m_context ? m_context->device().name() : std::string();

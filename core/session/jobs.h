@@ -70,7 +70,10 @@ class Jobs {
   void use(const std::string& device, protocol::RequestId id, std::function<void()> then);
   FusionInputs fusionInputs();     // of the device in use; waits until it is open
   std::optional<Target> target();  // of the device in use; waits until it is open
-  std::string deviceInUse();       // its name; empty: none is open
+  std::string deviceInUse();
+  bool busy() const;  // something runs or is about to
+  // What the device in use was measured to be; taken up where nothing runs by what it was before.
+  void setMeasured(const Target& target);  // its name; empty: none is open
 
  private:
   struct Trials {

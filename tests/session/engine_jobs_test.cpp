@@ -445,6 +445,17 @@ TEST_F(EngineJobs, EveryFigureOfADeviceIsMeasuredAgain) {
     }
     if (cpu->kernels) { EXPECT_LT(cpu->kernels->measuredSecondsAgo, 86400); }
     EXPECT_EQ(files, cpu->kernels ? 2 : 1);
+    // Decisions count with what was measured, by this engine or by another one since.
+    const auto counted = [&] { return engine.ask<FusionReport>(FusionRequest{1}).device.bandwidth; };
+    EXPECT_EQ(counted(), (cpu->kernels ? *cpu->kernels : k).bandwidth);
+    for (const auto& entry : std::filesystem::directory_iterator(cache + "/neoflow")) {
+      if (!entry.path().filename().string().starts_with("machine-") || entry.path().extension() != ".json") continue;
+      auto figures = nlohmann::json::parse(std::ifstream(entry.path()));
+      figures["P_d"] = 12.5e9;
+      std::ofstream(entry.path()) << figures;
+    }
+    engine.ask<Devices>(DevicesRequest{});
+    EXPECT_EQ(counted(), 12.5e9);
   }
   if (before) setenv("XDG_CACHE_HOME", kept.c_str(), 1);
   else unsetenv("XDG_CACHE_HOME");
