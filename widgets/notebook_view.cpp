@@ -39,7 +39,6 @@ class EveryPress : public QObject {
 NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* parent)
     : QScrollArea(parent), m_theme(theme), m_selection(selection), m_content(new QWidget), m_layout(new QVBoxLayout(m_content)) {
   setWidgetResizable(true);
-  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   setFocusPolicy(Qt::StrongFocus);
   setAccessibleName(tr("Notebook"));
   m_content->setProperty("role", QStringLiteral("page"));

@@ -303,9 +303,9 @@ void TuneView::setMeasured(const TrialInfo& trial) {
   if (best) {
     const int percent = static_cast<int>(std::lround(std::abs(1 - *trial.us / *best->us) * 100));
     const int way = separated(trial, *best);
-    text += QLatin1Char('\n') + (way < 0   ? tr("%1 % faster than the best").arg(percent)
-                                 : way > 0 ? tr("%1 % slower than the best").arg(percent)
-                                           : tr("within the noise of the best"));
+    text += QLatin1Char('\n') + (way < 0   ? tr("%1 % faster than the fastest trial").arg(percent)
+                                 : way > 0 ? tr("%1 % slower than the fastest trial").arg(percent)
+                                           : tr("within the noise of the fastest trial"));
   }
   say(text);
 }

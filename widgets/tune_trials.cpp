@@ -37,8 +37,8 @@ QString gainText(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
   if (kernel.state == SubgraphState::Pinned) {
     if (!timed || !fastestUs) return QObject::tr("pinned");
     const QString ratio = significant(*kernel.us / *fastestUs);
-    return *kernel.us > *fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× best time").arg(ratio)
-                                                              : QObject::tr("pinned, best time");
+    return *kernel.us > *fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× fastest trial").arg(ratio)
+                                                              : QObject::tr("pinned, fastest trial");
   }
   if (!timed || !kernel.firstUs) return {};
   if (*kernel.us < *kernel.firstUs) return QObject::tr("%1× first").arg(significant(*kernel.firstUs / *kernel.us));

@@ -316,9 +316,9 @@ TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
   kernel.us = 65;
   EXPECT_EQ(gainText(kernel, 65), "faster in steps");
   kernel.state = SubgraphState::Pinned;
-  EXPECT_EQ(gainText(kernel, 65), "pinned, best time");
+  EXPECT_EQ(gainText(kernel, 65), "pinned, fastest trial");
   kernel.us = 193;
-  EXPECT_EQ(gainText(kernel, 60), "pinned, 3.22× best time");
+  EXPECT_EQ(gainText(kernel, 60), "pinned, 3.22× fastest trial");
   EXPECT_EQ(gainText(kernel, {}), "pinned") << "nothing to hold it against";
   kernel.us.reset();
   EXPECT_EQ(gainText(kernel, 60), "pinned") << "it was never measured";
@@ -341,12 +341,12 @@ TEST_F(Tuning, TheRowOfAPinnedKernelSaysHowMuchSlowerItIs) {
   EXPECT_EQ(rowText(), "7.72× first");
   subgraphs[0].state = SubgraphState::Pinned;
   view.setSubgraphs(subgraphs);
-  EXPECT_EQ(rowText(), "pinned, 2.50× best time");
+  EXPECT_EQ(rowText(), "pinned, 2.50× fastest trial");
   trials[1].us = 39;  // measured again
   subgraphs[0].us = 39;
   view.setSubgraphs(subgraphs);
   view.setTrials("aa01", trials);
-  EXPECT_EQ(rowText(), "pinned, best time");
+  EXPECT_EQ(rowText(), "pinned, fastest trial");
 }
 
 // The row of a pinned kernel and its trial have one time: that of the newest trial of the schedule, compiled with full effort.
@@ -417,7 +417,7 @@ TEST_F(Tuning, AKnobIsSetByHandAndItsResultStandsInPlace) {
   t.number = 120, t.us = 21, t.lowUs = 20, t.highUs = 22, t.schedule = asked;
   view.setMeasured(t);
   EXPECT_TRUE(view.measure()->isEnabled());
-  EXPECT_TRUE(view.measured().contains("faster than the best")) << view.measured().toStdString();
+  EXPECT_TRUE(view.measured().contains("faster than the fastest trial")) << view.measured().toStdString();
   const TrialInfo* best = nullptr;
   const auto trials = capsule::trials();
   for (const auto& k : trials)
