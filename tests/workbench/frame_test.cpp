@@ -21,6 +21,7 @@
 #include "app/workbench/shortcuts.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
+#include "widgets/budget_slider.h"
 #include "widgets/command_palette.h"
 #include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
@@ -133,6 +134,21 @@ TEST_F(Frame, TuneIsAsItWasWhenItsNotebookComesBack) {
   EXPECT_EQ(tune->profile()->model()->rowCount(), 3);
   EXPECT_EQ(tune->profile()->taken(), taken) << "its age counts from when it was taken";
   EXPECT_TRUE(wait([&] { return tune->chosenSchedule().text == capsule::trials()[7].schedule.text; }));
+}
+
+TEST_F(Frame, TheBudgetIsOfItsNotebook) {
+  open();
+  window->openFile(other());
+  window->showTab(0);
+  BudgetSlider* handle = window->tune()->budget();
+  EXPECT_EQ(handle->value(), 30);
+  handle->setValue(52);
+  window->showTab(1);  // before the wish was sent
+  EXPECT_EQ(handle->value(), 30);
+  EXPECT_EQ(window->workspace().budget(), 0.3);
+  window->showTab(0);
+  EXPECT_EQ(handle->value(), 52);
+  EXPECT_EQ(window->workspace().budget(), 0.52);
 }
 
 TEST_F(Frame, TheFilterOfTheOutlineIsOfItsNotebook) {
