@@ -59,6 +59,9 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   connect(verticalScrollBar(), &QScrollBar::rangeChanged, this, [this] { keepHeld(); });
 }
 
+// Its parts hand the keyboard on while they go, when the cells are gone.
+NotebookView::~NotebookView() { disconnect(qApp, nullptr, this, nullptr); }
+
 void NotebookView::setDocument(Document* document) {
   m_document = document;
   m_analysis.reset();

@@ -23,6 +23,7 @@ class NotebookView : public QScrollArea {
   Q_OBJECT
  public:
   NotebookView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
+  ~NotebookView() override;
 
   void setDocument(Document* document);
   // After any edit of the document, this view's own ones too.
