@@ -121,6 +121,9 @@ MessageBar::MessageBar(const Theme* theme, QWidget* parent)
   hide();
 }
 
+// Its buttons hand the keyboard on while they go.
+MessageBar::~MessageBar() { disconnect(qApp, nullptr, this, nullptr); }
+
 void MessageBar::ask(const QString& key, const QString& text, const QStringList& answers) {
   auto row = std::find_if(m_rows.begin(), m_rows.end(), [&](const Row* r) { return r->key() == key; });
   Row* asked = row == m_rows.end() ? new Row(m_theme, this, key) : *row;

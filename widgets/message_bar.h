@@ -21,6 +21,7 @@ class MessageBar : public QWidget {
   static constexpr int kMostShown = 3;  // of the others is told how many there are
 
   explicit MessageBar(const Theme* theme, QWidget* parent = nullptr);
+  ~MessageBar() override;
   // The buttons' texts in order; `answered` tells which was pressed. -1 is the closing cross.
   void ask(const QString& key, const QString& text, const QStringList& answers);
   // A question about what was just commanded: the keys are the bar's until it is answered.
