@@ -400,13 +400,11 @@ void DecisionCard::setComparison(const Comparison& k) {
                .arg(k.saving.samples.size());
   lines << (m_fused ? tr("B is the plan drawn, A what it becomes when Forbid keeps the two apart and the rest is decided anew.")
                     : tr("A is the plan drawn, B what it becomes when Force fuses the two and the rest is decided anew."));
-  lines << (k.loop.empty() ? tr("Timed: the kernels that differ and those that share an operator with them, run once each. A step "
-                                "of a training runs all the others too, so "
-                                "its time is another.")
-                           : tr("Timed: the kernels that differ and those that share an operator with them, for one pass of the "
-                                "loop %1. A step of a training makes every "
-                                "pass and runs all other kernels too, so its time is another.")
-                                 .arg(shortName(k.loop)));
+  const QString timed = tr("Timed: the kernels that differ and those that share an operator with them, ");
+  lines << timed + (k.loop.empty() ? tr("run once each. A step of a training runs all the others too, so its time is another.")
+                                   : tr("for one pass of the loop %1. A step of a training makes every pass and runs all other "
+                                        "kernels too, so its time is another.")
+                                         .arg(shortName(k.loop)));
   if (!k.apartKernels.empty())
     lines << tr("A, apart, %1: %2")
                  .arg(counted(static_cast<std::int64_t>(k.apartKernels.size()), tr("kernel"), tr("kernels")),

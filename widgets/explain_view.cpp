@@ -456,8 +456,8 @@ void ExplainView::setComparisonFailed(const QString& message) {
   m_card->setComparisonFailed(message);
 }
 
-// What was measured of a decision holds while it is decided alike, by the same terms, of the same kernels: it survives the page and the engine that measured
-// it. A reward is no such term: it moves with the device's constants, which another engine measures anew.
+// What was measured of a decision holds while it is decided alike, by the same terms, of the same kernels: it survives the page and the
+// engine that measured it. A reward is no such term: it moves with the device's constants, which another engine measures anew.
 const DecisionCard::Comparison* ExplainView::comparisonOf(const FusionDecisionInfo& d) const {
   const auto found = m_compared.find({d.producer, d.consumer});
   if (found == m_compared.end()) return nullptr;

@@ -140,19 +140,30 @@ protocol::DiagnosticInfo describe(const Diagnostic& d, const SourceMap& sources,
   return info;
 }
 
-Hash decidedParts(const FusionDecision& d, const Program& fused) {
-  const Program& p = d.body ? *d.body : fused;
-  const auto makes = [&](OperatorId op) {
-    return std::ranges::any_of(writesOf(p, op),
-                               [&](TensorId t) { return t.valid() && (p[t].name == d.producer || p[t].name == d.consumer); });
-  };
+DecidedParts::Kernels& DecidedParts::kernelsOf(const Program& program) {
+  const auto [known, isNew] = m_kernels.try_emplace(&program);
+  Kernels& kernels = known->second;
+  if (!isNew) return kernels;
+  for (std::size_t g = 0; g < program.groups.size(); ++g) {
+    kernels.parts.emplace_back();
+    for (const OperatorId op : program.groups[g].operators) {
+      kernels.parts.back().push_back(structuralHash(program, op));
+      for (const TensorId t : writesOf(program, op))
+        if (t.valid()) kernels.makers.emplace(program[t].name, g);
+    }
+  }
+  return kernels;
+}
+
+std::string DecidedParts::of(const FusionDecision& d) {
+  const Kernels& kernels = kernelsOf(d.body ? *d.body : m_fused);
   std::set<Hash> parts;
-  for (const Group& group : p.groups)
-    if (std::ranges::any_of(group.operators, makes))
-      for (const OperatorId op : group.operators) parts.insert(structuralHash(p, op));
+  for (const std::string* end : {&d.producer, &d.consumer})
+    for (auto [maker, last] = kernels.makers.equal_range(*end); maker != last; ++maker)
+      parts.insert(kernels.parts[maker->second].begin(), kernels.parts[maker->second].end());
   Hasher hasher;
   for (const Hash& part : parts) hasher.add(part);
-  return hasher.finish();
+  return hasher.finish().hex();
 }
 
 protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fused, const OriginSpans& spans,
@@ -210,7 +221,6 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     info.measuredSaving = std::move(saving);
   }
   info.repeats = static_cast<double>(d.repeats);
-  info.parts = decidedParts(d, fused).hex();
   info.origins = spans.of(d.body ? *d.body : fused, d.origin);
   return info;
 }

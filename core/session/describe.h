@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/autodiff/differentiate.h"
@@ -28,8 +29,22 @@ std::optional<protocol::Expression> describeExpression(const Program& program, T
                                                        const std::vector<GradientTerm>& terms, const OriginSpans& spans,
                                                        const Program& source);
 
-// What the kernels of both ends compute, each operator once: the same whether they are fused. Names and origins do not count.
-Hash decidedParts(const FusionDecision& decision, const Program& fused);
+// What the kernels of both ends of a decision compute, each operator once: the same whether they are fused. Names and origins do not
+// count. Borrows the program; each kernel is looked at once, for all decisions.
+class DecidedParts {
+ public:
+  explicit DecidedParts(const Program& fused) : m_fused(fused) {}
+  std::string of(const FusionDecision& decision);
+
+ private:
+  struct Kernels {
+    std::unordered_multimap<std::string, std::size_t> makers;  // groups by what they make
+    std::vector<std::vector<Hash>> parts;                      // by group
+  };
+  Kernels& kernelsOf(const Program& program);
+  const Program& m_fused;
+  std::unordered_map<const Program*, Kernels> m_kernels;
+};
 protocol::FusionDecisionInfo describe(const FusionDecision& decision, const Program& fused, const OriginSpans& spans,
                                       const DeviceConstants& device, std::uint32_t id);
 

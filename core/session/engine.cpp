@@ -500,12 +500,16 @@ void Engine::answerFusion(protocol::RequestId id) {
     for (const BackendRegistry::Entry& entry : m_registry.entries())
       if (entry.reason.empty() && entry.name == target->backend)
         addMeasurement(report.device, entry.backend->about(inUse, static_cast<int>(target->threads)));
-  if (*stages && (*stages)->fused)
+  if (*stages && (*stages)->fused) {
+    DecidedParts parts(*(*stages)->fused);
     for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
-      if (const auto saving = m_jobs.measuredSaving(d, *(*stages)->fused)) report.decisions.back().measuredSaving = saving;
+      protocol::FusionDecisionInfo& info = report.decisions.back();
+      info.parts = parts.of(d);
+      if (const auto saving = m_jobs.measuredSaving(d, info.parts)) info.measuredSaving = saving;
     }
+  }
   for (const Diagnostic& d : revision->warnings(*stages, inputs))
     report.refusedHints.push_back(describe(d, revision->sound().sources, revision->spans()));
   m_outbox.send(report, id);

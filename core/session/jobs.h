@@ -63,7 +63,8 @@ class Jobs {
   void answerCompareFusion(const Revision& revision, const FusionInputs& inputs, const protocol::CompareFusionRequest& request,
                            protocol::RequestId id, std::stop_token stop);
   // What an A/B has measured of this decision, as long as its numbers are the same.
-  std::optional<protocol::Measured> measuredSaving(const FusionDecision& decision, const Program& fused) const;
+  std::optional<protocol::Measured> measuredSaving(const FusionDecision& decision,
+                                                   const std::string& parts) const;  // as DecidedParts has them
 
   // Opens this device in place of the one in use, then calls `then`; both on the thread of the jobs. Where it can't be opened, that is
   // what the request is answered with.

@@ -475,17 +475,17 @@ protocol::Measured measuredOf(std::vector<double> samples) {
   return m;
 }
 
-std::string savingKey(const FusionDecision& d, const Program& fused) {
+std::string savingKey(const FusionDecision& d, const std::string& parts) {
   char numbers[96];
   std::snprintf(numbers, sizeof numbers, "\n%.17g\n%.17g\n%lld\n", d.dT, d.dC, static_cast<long long>(d.dK));
-  return d.producer + "\n" + d.consumer + numbers + decidedParts(d, fused).hex();
+  return d.producer + "\n" + d.consumer + numbers + parts;
 }
 
 }  // namespace
 
-std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& decision, const Program& fused) const {
+std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& decision, const std::string& parts) const {
   const std::lock_guard lock(m_mutex);
-  const auto found = m_savings.find(savingKey(decision, fused));
+  const auto found = m_savings.find(savingKey(decision, parts));
   if (found == m_savings.end()) return std::nullopt;
   return found->second;
 }
@@ -529,10 +529,10 @@ void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inp
   answer.separates = c.comparison.separates;
   answer.verdict = c.verdict();
   {
+    DecidedParts parts(*(*stages)->fused);
     const std::lock_guard lock(m_mutex);
     for (const FusionDecision& d : (*stages)->decisions)
-      if (d.producer == request.producer && d.consumer == request.consumer)
-        m_savings[savingKey(d, *(*stages)->fused)] = answer.saving;
+      if (d.producer == request.producer && d.consumer == request.consumer) m_savings[savingKey(d, parts.of(d))] = answer.saving;
   }
   m_outbox.send(answer, id);
 }

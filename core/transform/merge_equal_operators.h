@@ -5,8 +5,8 @@
 
 namespace nf {
 
-// Common subexpressions: of operators that compute the same values from the same tensors into the same type the first is kept, and its
-// origin names all of them, and hints that name another mean it. Loops are compared by what happens inside them only, each for itself.
+// Common subexpressions: of operators that compute the same values from the same tensors into the same type the first is kept, with
+// the origins of all of them, part by part, and hints that name another mean it. Loops are compared by what happens inside them only, each for itself.
 //   before: M = max[k] X[i,k]; N = max[q] X[i,q]; Y = M + N      after: M = max[k] X[i,k]; Y = M + M
 Result<Program> mergeEqualOperators(const Program& program);
 
