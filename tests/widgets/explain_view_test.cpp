@@ -25,6 +25,16 @@ namespace {
 
 using namespace protocol;
 
+// The page as it stands open on the capsule's graph.
+struct Explain : Widgets {
+  ExplainView view{&theme, &selection};
+  Explain() {
+    view.resize(1600, 900);
+    view.show();
+    view.setGraph(capsule::graph(1, "fused"));
+  }
+};
+
 TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   FusionModel model;
   model.setReport(capsule::fusion(1));
@@ -138,11 +148,7 @@ TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
       << card.whatIf().toStdString();
 }
 
-TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
-  ExplainView view(&theme, &selection);
-  view.resize(1600, 900);
-  view.show();
-  view.setGraph(capsule::graph(1, "fused"));
+TEST_F(Explain, ForceAndForbidAreAskedForByName) {
   view.setFusion(capsule::fusion(1));
   QString producer, consumer;
   Document::FusionHint hint = Document::FusionHint::None;
@@ -159,11 +165,7 @@ TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
   view.grab();
 }
 
-TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
-  ExplainView view(&theme, &selection);
-  view.resize(1600, 900);
-  view.show();
-  view.setGraph(capsule::graph(1, "fused"));
+TEST_F(Explain, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
   view.setFusion(capsule::fusion(1));
   selection.select({3});
   EXPECT_EQ(view.relatedDecisions(), (std::vector<int>{0, 1, 2, 3}));
@@ -194,11 +196,7 @@ TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
 }
 
 // Its first row gets the keyboard with it, and is not chosen by that; a click on it is a choice.
-TEST_F(Widgets, LookingAtTheGraphAsATableChoosesNothing) {
-  ExplainView view(&theme, &selection);
-  view.resize(1600, 900);
-  view.show();
-  view.setGraph(capsule::graph(1, "fused"));
+TEST_F(Explain, LookingAtTheGraphAsATableChoosesNothing) {
   view.graph()->choose("L", true);
   const Origins chosen = selection.origins();
   view.graph()->setFocus();
@@ -243,10 +241,7 @@ TEST_F(Widgets, ADecisionIsOutlinedWhereverItIsComputed) {
       << "beside the kernel that it is about";
 }
 
-TEST_F(Widgets, WhatTheStepDoesWithoutIsMarkedInGraphAndTable) {
-  ExplainView view(&theme, &selection);
-  view.resize(1600, 900);
-  view.show();
+TEST_F(Explain, WhatTheStepDoesWithoutIsMarkedInGraphAndTable) {
   GraphPage page = capsule::graph(1, "fused");
   view.setGraph(page);
   const QImage inside = view.graph()->grab().toImage();
@@ -260,11 +255,7 @@ TEST_F(Widgets, WhatTheStepDoesWithoutIsMarkedInGraphAndTable) {
   EXPECT_NE(view.nodes()->model()->index(row == 0 ? 1 : 0, 1).data().toString(), "outside the step");
 }
 
-TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
-  ExplainView view(&theme, &selection);
-  view.resize(1600, 900);
-  view.show();
-  view.setGraph(capsule::graph(1, "fused"));
+TEST_F(Explain, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
   FusionReport report = capsule::fusion(1);
   view.setFusion(report);
   view.chooseDecision(2);
@@ -313,11 +304,7 @@ TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
   EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
 }
 
-TEST_F(Widgets, AnEmptyCardNamesTheDecisionsThatTheSelectionIsPartOf) {
-  ExplainView view(&theme, &selection);
-  view.resize(1600, 900);
-  view.show();
-  view.setGraph(capsule::graph(1, "fused"));
+TEST_F(Explain, AnEmptyCardNamesTheDecisionsThatTheSelectionIsPartOf) {
   view.setFusion(capsule::fusion(1));
   const auto says = [&](const QString& words) {
     const auto labels = view.card()->findChildren<QLabel*>();
@@ -335,11 +322,7 @@ TEST_F(Widgets, AnEmptyCardNamesTheDecisionsThatTheSelectionIsPartOf) {
   EXPECT_TRUE(says("Choose a decision in the table"));
 }
 
-TEST_F(Widgets, ADecisionThatTheFilterLeavesOutStaysInItsCard) {
-  ExplainView view(&theme, &selection);
-  view.resize(1600, 900);
-  view.show();
-  view.setGraph(capsule::graph(1, "fused"));
+TEST_F(Explain, ADecisionThatTheFilterLeavesOutStaysInItsCard) {
   FusionReport report = capsule::fusion(1);
   std::size_t refused = 0;
   while (refused < report.decisions.size() && report.decisions[refused].state != FusionState::Refused) ++refused;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The window with the engine that people have: mistakes, results that are stale, an engine that is killed.
+// The window with the engine that people have: mistakes, an engine that is killed, what a choice shows.
 #include <signal.h>
 
 #include <QComboBox>
-#include <QDir>
-#include <QFileDialog>
-#include <QFileInfo>
 #include <QLabel>
-#include <QLineEdit>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QSignalSpy>
-#include <QStandardPaths>
 
-#include "tests/workbench/selected.h"
+#include "tests/workbench/real_engine.h"
 #include "widgets/basic.h"
 #include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
@@ -34,40 +29,6 @@ namespace nf {
 namespace {
 
 using protocol::CellStatus;
-
-const std::string kNotebook =
-    "# %%\nlet N = 4\nparam W[N, N] = normal(0, 1)\n\n"
-    "# %%\nA[i, j] = W[i, j] * 2\nshow A\n\n"
-    "# %%\nC[i, j] = W[i, j] + 1\nshow C\n\n"
-    "# %%\nD[i] = sum[j] C[i, j] * A[i, j]\nshow D\n\n"
-    "# %%\nloss L = mean[i, j] (C[i, j] - 3)^2\nshow d(L)/d(W)\n\n"
-    "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; device = reference }\n";
-
-struct RealEngine : Selected {
-  void openChecked(const std::string& text = kNotebook) { openWith(text); }
-  void checked() {
-    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
-  }
-  void compute(std::size_t i) {
-    run(i);
-    ASSERT_TRUE(wait([&] { return cell(i)->status() != CellStatus::Running; }));
-    EXPECT_EQ(cell(i)->status(), CellStatus::Ok) << cell(i)->note().toStdString();
-    // The cell's result comes before the word that the engine is free again, and a training is refused until then.
-    ASSERT_TRUE(wait([&] { return !window->workspace().running() && !window->workspace().runAsked(); }));
-  }
-  void replace(const std::string& what, const std::string& with) {
-    const std::size_t at = document().text().find(what);
-    ASSERT_NE(at, std::string::npos);
-    document().replace(at, at + what.size(), with, "Edit");
-    window->notebook()->followDocument();
-    checked();
-  }
-  std::vector<CellStatus> states() {
-    std::vector<CellStatus> out;
-    for (CellView* v : window->notebook()->cells()) out.push_back(v->status());
-    return out;
-  }
-};
 
 TEST_F(RealEngine, AGradientIsComparedWithFiniteDifferencesByAClick) {
   openChecked();
@@ -120,25 +81,6 @@ TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
   EXPECT_TRUE(wait([&] { return !cell(3)->resultIsGreyed(); }));
 }
 
-TEST_F(RealEngine, WhatAnEngineHasNotAnsweredIsGreyedAfterTheAnalysisToo) {
-  openChecked();
-  ASSERT_TRUE(wait([&] { return window->workspace().idle() && !cell(2)->resultIsGreyed(); }));
-  const auto process = static_cast<pid_t>(window->workspace().engine().processId());
-  ASSERT_EQ(::kill(process, SIGSTOP), 0);
-  const std::size_t end = document().text().find("let N = 4") + 9;
-  document().replace(end, end, "  # rows", "Edit");
-  window->notebook()->followDocument();
-  const bool greyed = wait([&] { return cell(2)->resultIsGreyed(); });
-  // Between the analysis and the formula the cell's result is that of the text before.
-  bool early = false;
-  QObject::connect(&window->workspace(), &Workspace::analysed, window.get(), [&] { early = !cell(2)->resultIsGreyed(); });
-  ASSERT_EQ(::kill(process, SIGCONT), 0);
-  ASSERT_TRUE(greyed);
-  checked();
-  EXPECT_FALSE(early);
-  EXPECT_TRUE(wait([&] { return !cell(2)->resultIsGreyed(); }));
-}
-
 TEST_F(RealEngine, WhatATrainingDoesNotKeepIsNoWordOnceItsEngineIsGone) {
   openChecked();
   run(5);
@@ -152,28 +94,6 @@ TEST_F(RealEngine, WhatATrainingDoesNotKeepIsNoWordOnceItsEngineIsGone) {
   ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
   EXPECT_TRUE(wait([&] { return values->note().contains("run its cell"); })) << values->note().toStdString();
-}
-
-TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
-  std::string text = kNotebook;
-  text.replace(text.find("show A"), 6, "show W, A");
-  openChecked(text);
-  ASSERT_TRUE(wait([&] { return window->workspace().idle() && !cell(1)->awaitsAnswer(); }));
-  ASSERT_FALSE(cell(1)->formulaView()->formulas().empty());
-  EXPECT_FALSE(cell(1)->resultIsGreyed());
-  QStringList words;
-  for (const QLabel* l : cell(1)->findChildren<QLabel*>())
-    if (l->isVisible()) words << l->text();
-  EXPECT_TRUE(words.contains("W is given, not computed.")) << words.join('|').toStdString();
-  compute(1);
-  EXPECT_FALSE(cell(1)->resultIsGreyed());
-}
-
-// It has no formula and nothing was derived: its values are what there is to see, as they are of any other tensor.
-TEST_F(RealEngine, ANotebookWithoutAnOperatorIsSoonUpToDate) {
-  openChecked("let N = 3\ninput X[N] = normal(0, 1)\nshow X\n");
-  EXPECT_TRUE(wait([&] { return window->statusText().startsWith("Parse, shapes and gradient up to date"); }))
-      << window->statusText().toStdString();
 }
 
 TEST_F(RealEngine, AShownInputHasItsValuesInItsCell) {
@@ -194,163 +114,6 @@ TEST_F(RealEngine, AShownInputHasItsValuesInItsCell) {
   EXPECT_FALSE(words().contains("given, not computed")) << words().toStdString();
   cell(1)->showResult(0);
   EXPECT_TRUE(words().contains("X is given, not computed.")) << words().toStdString();
-}
-
-TEST_F(RealEngine, ValuesAreThereAgainWhenARenameIsUndone) {
-  std::string text = kNotebook;
-  text.replace(text.find("show A"), 6, "show W, A");
-  openChecked(text);
-  compute(1);
-  cell(1)->findChild<QComboBox*>()->setCurrentText("A");
-  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->tensor() == "A" && cell(1)->tensorView()->model()->rowCount() == 4; }));
-  ASSERT_EQ(window->notebook()->rename("A", "Other"), QString());
-  checked();
-  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->tensor() == "Other"; }));
-  window->action("edit.undo")->trigger();
-  checked();
-  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->tensor() == "A"; }));
-  EXPECT_TRUE(wait([&] { return cell(1)->tensorView()->model()->rowCount() == 4; }));
-  EXPECT_TRUE(wait([&] { return !cell(1)->tensorView()->old() && cell(1)->status() == CellStatus::Ok; }));
-}
-
-TEST_F(RealEngine, ComputingEveryShownValueTicksNoCellThatHasNotTrained) {
-  openChecked();
-  window->action("run.all")->trigger();
-  ASSERT_TRUE(wait([&] { return cell(4)->tensorView() && cell(4)->tensorView()->model()->rowCount() > 0; }));
-  ASSERT_TRUE(wait([&] { return !window->workspace().running() && !window->workspace().runAsked(); }));
-  EXPECT_EQ(cell(4)->status(), CellStatus::Ok);
-  EXPECT_TRUE(cell(5)->neverTrained());
-  EXPECT_FALSE(cell(5)->hasRun());
-}
-
-TEST_F(RealEngine, ResultsAreStaleWhereWhatTheyDependOnChanged) {
-  openChecked();
-  for (const std::size_t i : {1u, 2u, 3u, 4u}) compute(i);
-  using S = CellStatus;
-  EXPECT_EQ(states(), (std::vector<S>(6, S::Ok)));
-  replace("W[i, j] * 2", "W[i, j] * 5");
-  EXPECT_EQ(states(), (std::vector<S>{S::Ok, S::Stale, S::Ok, S::Stale, S::Ok, S::Ok})) << "D reads A, C and L do not";
-  EXPECT_TRUE(cell(3)->note().contains("Stale"));
-  window->action("edit.undo")->trigger();
-  checked();
-  EXPECT_EQ(states(), (std::vector<S>(6, S::Ok))) << "it is what it was computed from";
-  replace("A[i, j] = W[i, j] * 2", "# twice\nA[i, j] = W[i, j]*2  # as above");
-  EXPECT_EQ(states(), (std::vector<S>(6, S::Ok))) << "words are no change";
-  replace("normal(0, 1)", "normal(0, 2)");
-  EXPECT_EQ(states(), (std::vector<S>{S::Ok, S::Stale, S::Stale, S::Stale, S::Stale, S::Ok}));
-  compute(3);
-  EXPECT_EQ(cell(2)->status(), S::Stale);
-}
-
-// Who writes and runs in one go need not wait for the check.
-TEST_F(RealEngine, CellsThatAreRunBeforeTheirTextIsCheckedRunAfterIt) {
-  openChecked();
-  compute(1);
-  compute(2);
-  const auto values = [&](std::size_t i) {
-    const auto* model = cell(i)->tensorView()->model();
-    return model->index(0, 0).data().toDouble();
-  };
-  ASSERT_TRUE(
-      wait([&] { return cell(1)->tensorView()->model()->rowCount() > 0 && cell(2)->tensorView()->model()->rowCount() > 0; }));
-  const double one = values(1), two = values(2);
-  const auto runAfter = [&](std::size_t i, const char* typed) {
-    window->notebook()->activate(cell(i)->id(), true);
-    cell(i)->editor()->moveCursor(QTextCursor::Start);
-    cell(i)->editor()->moveCursor(QTextCursor::EndOfLine);
-    QTest::keyClicks(cell(i)->editor(), typed);
-    QTest::keyClick(cell(i)->editor(), Qt::Key_Return, Qt::ControlModifier);
-    EXPECT_FALSE(window->workspace().analysisIsKnown());
-    EXPECT_TRUE(window->statusText().contains("then the cell runs")) << window->statusText().toStdString();
-  };
-  runAfter(1, " + 1");
-  runAfter(2, " + 1");
-  ASSERT_TRUE(wait([&] { return values(1) != one && values(2) != two; }));
-  EXPECT_NEAR(values(1), one + 1, 2e-3);
-  EXPECT_NEAR(values(2), two + 1, 2e-3);
-  ASSERT_TRUE(wait([&] { return cell(1)->status() == CellStatus::Ok && cell(2)->status() == CellStatus::Ok; }));
-}
-
-TEST_F(RealEngine, EveryShownValueIsComputedOfTheTextThatWasJustTyped) {
-  openChecked();
-  const std::size_t at = document().text().find("W[i, j] + 1");
-  document().replace(at, at + 11, "W[i, j] * 0 + 7", "Edit");
-  window->notebook()->followDocument();
-  window->action("run.all")->trigger();
-  EXPECT_FALSE(window->workspace().analysisIsKnown());
-  const auto* model = cell(2)->tensorView()->model();
-  ASSERT_TRUE(wait([&] { return model->rowCount() > 0 && model->index(0, 0).data().toDouble() == 7; }));
-  EXPECT_TRUE(wait([&] { return cell(2)->status() == CellStatus::Ok; }));
-}
-
-// Values that stand beside a badge of the newest text say that they are of an older one.
-TEST_F(RealEngine, TheInspectorsValuesAreOldWhereWhatTheyDependOnChanged) {
-  openChecked();
-  compute(4);
-  Q_EMIT window->outline()->tensorChosen("d(L)/d(W)");
-  TensorView* values = window->inspector()->values();
-  ASSERT_TRUE(wait([&] { return values->model()->rowCount() > 0; }));
-  EXPECT_FALSE(values->old());
-  replace("(C[i, j] - 3)^2", "(C[i, j] - 3)^4");
-  EXPECT_TRUE(wait([&] { return values->old(); }));
-  Q_EMIT window->outline()->tensorChosen("C");
-  ASSERT_TRUE(wait([&] { return values->model()->rowCount() > 0 && !values->old(); })) << "it depends on nothing that changed";
-  Q_EMIT window->outline()->tensorChosen("d(L)/d(W)");
-  EXPECT_TRUE(wait([&] { return values->old(); }));
-  compute(4);
-  EXPECT_TRUE(wait([&] { return !values->old(); }));
-}
-
-TEST_F(RealEngine, ATrainedCellIsStaleAfterAnEditOfItsLoss) {
-  std::string text = kNotebook;
-  text.replace(text.find("100000000"), 9, "20");
-  openChecked(text);
-  run(5);
-  ASSERT_TRUE(wait([&] { return cell(5)->status() != CellStatus::Running; }));
-  EXPECT_EQ(cell(5)->status(), CellStatus::Ok) << cell(5)->note().toStdString();
-  replace("- 3)^2", "- 4)^2");
-  EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
-  replace("- 4)^2", "- 3)^2");
-  EXPECT_EQ(cell(5)->status(), CellStatus::Ok);
-  replace("sgd(lr=0.01)", "sgd(lr=0.02)");
-  EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
-}
-
-// What runs is the text as it was: that is said, its values are greyed, and what it left is gone on with by that text alone.
-TEST_F(RealEngine, ATrainingOfAnOlderTextSaysSo) {
-  openChecked();
-  run(5);
-  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
-  Q_EMIT window->outline()->tensorChosen("L");
-  TensorView* values = window->inspector()->values();
-  ASSERT_TRUE(wait([&] { return !values->facts().isEmpty() && !values->old(); }));
-  EXPECT_EQ(cell(5)->note(), "");
-  replace("- 3)^2", "- 4)^2");
-  EXPECT_EQ(cell(5)->status(), CellStatus::Running);
-  EXPECT_TRUE(cell(5)->note().startsWith("Trains the text as it was when it began.")) << cell(5)->note().toStdString();
-  EXPECT_TRUE(wait([&] { return values->old(); }));
-  EXPECT_TRUE(values->note().startsWith("What these depend on has changed")) << values->note().toStdString();
-  replace("- 4)^2", "- 3)^2");
-  EXPECT_EQ(cell(5)->note(), "");
-  EXPECT_TRUE(wait([&] { return !values->old(); }));
-  window->action("run.stop")->trigger();
-  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
-
-  const TrainStrip* strip = cell(5)->train();
-  EXPECT_TRUE(strip->resumes());
-  replace("- 3)^2", "- 4)^2");
-  EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
-  EXPECT_FALSE(strip->resumes());
-  EXPECT_EQ(strip->resume()->text(), "Train again");
-  EXPECT_TRUE(strip->resume()->toolTip().contains("What is trained has changed")) << strip->resume()->toolTip().toStdString();
-  replace("- 4)^2", "- 3)^2");
-  EXPECT_TRUE(strip->resumes());
-  EXPECT_EQ(strip->resume()->text(), "Resume");
-  EXPECT_EQ(cell(5)->status(), CellStatus::Ok);
-  replace("100000000", "200000000");
-  EXPECT_TRUE(strip->resumes()) << "more steps go on from it";
-  replace("sgd(lr=0.01)", "sgd(lr=0.02)");
-  EXPECT_FALSE(strip->resumes());
 }
 
 TEST_F(RealEngine, AKilledEngineIsStartedAgainAndTrainingResumed) {
@@ -514,40 +277,6 @@ TEST_F(RealEngine, TheOnlyCellComesBackWithItsRun) {
   EXPECT_EQ(cell(0)->train()->plot()->steps(), steps);
 }
 
-TEST_F(RealEngine, AFinishedCheckStaysThroughEditsOfOtherThings) {
-  openChecked();
-  Q_EMIT window->outline()->tensorChosen("d(L)/d(W)");
-  InspectorView* inspector = window->inspector();
-  ASSERT_TRUE(wait([&] { return inspector->compare() && inspector->compare()->isEnabled(); }));
-  QTest::mouseClick(inspector->compare(), Qt::LeftButton);
-  ASSERT_TRUE(wait([&] { return inspector->checked().contains("all of "); }));
-  const QString found = inspector->checked();
-  const auto said = [&] {
-    QStringList words;
-    for (const QLabel* l : inspector->findChildren<QLabel*>())
-      if (l->isVisibleTo(inspector)) words << l->text();
-    return words.join(QLatin1Char('\n'));
-  };
-  std::uint64_t arrived = 0;
-  QObject::connect(&window->workspace(), &Workspace::expressionArrived, window.get(), [&](const protocol::Expression& e) {
-    if (e.tensor == "d(L)/d(W)") arrived = e.revision;
-  });
-  const auto edited = [&](const char* what, const char* with) {
-    replace(what, with);
-    ASSERT_TRUE(wait([&] { return arrived == document().revision(); }));
-  };
-  edited("W[i, j] * 2", "W[i, j] * 5");
-  EXPECT_EQ(inspector->checked(), found);
-  EXPECT_FALSE(said().contains("has changed"));
-  edited("- 3)^2", "- 4)^2");
-  EXPECT_EQ(inspector->checked(), "");
-  EXPECT_TRUE(said().contains("has changed since it was checked")) << said().toStdString();
-  ASSERT_TRUE(inspector->compare());
-  QTest::mouseClick(inspector->compare(), Qt::LeftButton);
-  ASSERT_TRUE(wait([&] { return inspector->checked().contains("all of "); }));
-  EXPECT_FALSE(said().contains("has changed"));
-}
-
 TEST_F(RealEngine, TheInspectorLetsGoOfWhatIsDeleted) {
   openChecked();
   Q_EMIT window->outline()->tensorChosen("D");
@@ -600,107 +329,6 @@ TEST_F(RealEngine, BytesThatAreNoTextCostOnlyTheirCell) {
   EXPECT_NE(onDisk().find("\xff\xfe"
                           "A[i, j]"),
             std::string::npos);
-}
-
-// The runs of what has no file yet are its own, and follow it to its name.
-struct NewNotebook : RealEngine {
-  QString state() const { return SessionStore::defaultRoot(); }
-  QStringList runs(const QString& notebook) const {
-    return QDir(notebook + ".out").entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name);
-  }
-  void start() {
-    window = std::make_unique<MainWindow>(&theme, QStringList{NF_NEOFLOW, "engine"});
-    window->show();
-    window->activateWindow();
-    ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
-    window->restoreSession();
-    window->startEngine();
-    checked();
-  }
-  void startNew(const char* steps) {
-    start();
-    document().replace(0, document().text().size(),
-                       std::string("# %%\nlet N = 4\nparam W[N] = normal(0, 1)\nloss L = mean[i] (W[i] - 3)^2\n\n"
-                                   "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = ") +
-                           steps + "; device = reference }\n",
-                       "Paste");
-    window->notebook()->followDocument();
-    checked();
-  }
-  void saveAs(const QString& name) {
-    window->action("file.saveAs")->trigger();
-    auto* dialog = window->findChild<QFileDialog*>();
-    ASSERT_TRUE(dialog);
-    dialog->setDirectory(folder.path());
-    auto* field = dialog->findChild<QLineEdit*>("fileNameEdit");
-    ASSERT_TRUE(field);
-    field->setText(folder.filePath(name));
-    QTest::keyClick(field, Qt::Key_Return);
-    ASSERT_TRUE(wait([&] { return window->workspace().path() == folder.filePath(name); }));
-    ASSERT_TRUE(wait([&] { return !window->findChild<QFileDialog*>(); }));
-  }
-  bool showsCurve() {
-    return wait([&] { return cell(1)->train() && cell(1)->train()->plot()->steps() > 0; });
-  }
-};
-
-TEST_F(NewNotebook, ItsRunsGoWithItsTextWhenItIsSaved) {
-  startNew("30");
-  run(1);
-  ASSERT_TRUE(wait([&] { return cell(1)->status() == CellStatus::Ok && !window->workspace().running(); }));
-  const QString before = window->workspace().place();
-  ASSERT_EQ(runs(before).size(), 1);
-  saveAs("mine.nf");
-  ASSERT_EQ(runs(folder.filePath("mine.nf")).size(), 1);
-  EXPECT_FALSE(QFile::exists(before + ".out"));
-  checked();
-  // A copy has them too, and the original keeps its own; what is trained now goes to the copy.
-  ASSERT_TRUE(window->workspace().save(folder.filePath("copy.nf")));
-  EXPECT_EQ(runs(folder.filePath("mine.nf")).size(), 1);
-  EXPECT_EQ(runs(folder.filePath("copy.nf")), runs(folder.filePath("mine.nf")));
-  checked();
-  run(1);
-  ASSERT_TRUE(wait([&] { return runs(folder.filePath("copy.nf")).size() == 2 && !window->workspace().running(); }));
-  EXPECT_EQ(runs(folder.filePath("mine.nf")).size(), 1);
-  window.reset();
-  window = std::make_unique<MainWindow>(&theme, QStringList{NF_NEOFLOW, "engine"});
-  window->openFile(folder.filePath("mine.nf"));
-  window->show();
-  window->startEngine();
-  checked();
-  EXPECT_TRUE(showsCurve());
-}
-
-TEST_F(NewNotebook, SavingItWhileItTrainsTakesTheRunAlongWhenItEnds) {
-  startNew("100000000");
-  run(1);
-  ASSERT_TRUE(showsCurve());
-  saveAs("mine.nf");
-  const QStringList seen = runs(folder.filePath("mine.nf"));
-  ASSERT_EQ(seen.size(), 1) << "it is there at once";
-  window->action("run.stop")->trigger();
-  const QDir run(folder.filePath("mine.nf.out/" + seen.front()));
-  ASSERT_TRUE(wait([&] { return !window->workspace().running() && !QFileInfo(run.path()).isSymLink(); }));
-  for (const char* name : {"run.json", "events.jsonl", "checkpoint.safetensors"}) EXPECT_TRUE(run.exists(name)) << name;
-}
-
-TEST_F(NewNotebook, ItsRunsComeBackWithItsTextAndGoWhenItIsDiscarded) {
-  startNew("30");
-  run(1);
-  ASSERT_TRUE(wait([&] { return cell(1)->status() == CellStatus::Ok && !window->workspace().running(); }));
-  window->workspace().writeJournal();
-  window->writeSession();
-  const std::string text = document().text();
-  window.reset();  // as a kill leaves it
-  start();
-  ASSERT_EQ(document().text(), text);
-  EXPECT_TRUE(showsCurve());
-  const QString place = window->workspace().place();
-  EXPECT_EQ(runs(place).size(), 1);
-  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
-  ASSERT_EQ(window->messages()->key(), "close");
-  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
-  EXPECT_FALSE(QFile::exists(place + ".out"));
 }
 
 TEST_F(RealEngine, AnotherFileInTheSameTabIsAnalysed) {

@@ -121,6 +121,17 @@ struct Recovery : Window {
     window->showTab(tab);
     return document().text();
   }
+  // A window on another file offers the two notebooks that were open; both come, the second with this text.
+  void openTwoBeside(const QString& file, const std::string& second) {
+    startWith(file);
+    window->tellOfLeft();
+    ASSERT_EQ(window->messages()->key(), "left");
+    EXPECT_TRUE(window->messages()->text().contains("2 notebooks were open")) << window->messages()->text().toStdString();
+    press(0);
+    ASSERT_EQ(window->tabs()->count(), 3);
+    EXPECT_EQ(textOf(1), capsule::kText);
+    EXPECT_EQ(textOf(2), second);
+  }
   QStringList journals() const {
     QStringList found;
     const QDir windows(SessionStore::defaultRoot());
@@ -368,14 +379,7 @@ TEST_F(Recovery, WhatWasOpenComesBackHoweverSoonTheWindowIsKilled) {
 TEST_F(Recovery, AWindowStartedOnAFileOffersAllThatWasOpen) {
   const QString second = other(), third = other("third.nf", "let t = 1\n");
   kill({"open", path(), "open", second});
-  startWith(third);
-  window->tellOfLeft();
-  ASSERT_EQ(window->messages()->key(), "left");
-  EXPECT_TRUE(window->messages()->text().contains("2 notebooks were open")) << window->messages()->text().toStdString();
-  press(0);
-  ASSERT_EQ(window->tabs()->count(), 3);
-  EXPECT_EQ(textOf(1), capsule::kText);
-  EXPECT_EQ(textOf(2), "# %%\nlet z = 3\n");
+  openTwoBeside(third, "# %%\nlet z = 3\n");
   EXPECT_TRUE(window->close());
   window.reset();
   kill({"open", path(), "open", second, "type", "# other "});
@@ -398,14 +402,7 @@ TEST_F(Recovery, AJournalThatItsSessionDoesNotKnowIsOfTheNotebookThatWasOpen) {
     file.resize(0);
     file.write(json.remove(begin, end - begin));
   }
-  startWith(third);
-  window->tellOfLeft();
-  ASSERT_EQ(window->messages()->key(), "left");
-  EXPECT_TRUE(window->messages()->text().contains("2 notebooks were open")) << window->messages()->text().toStdString();
-  press(0);
-  ASSERT_EQ(window->tabs()->count(), 3);
-  EXPECT_EQ(textOf(1), capsule::kText);
-  EXPECT_EQ(textOf(2), "# %%\n# other let z = 3\n");
+  openTwoBeside(third, "# %%\n# other let z = 3\n");
   window->tabs()->setCurrentIndex(2);
   EXPECT_FALSE(document().readOnly());
   EXPECT_TRUE(document().modified());
