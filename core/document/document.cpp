@@ -213,8 +213,30 @@ void Document::resplit(const std::string& textBefore, const TextEdit& edit, cons
   if (m_gone.size() > kMostGone) m_gone.erase(m_gone.begin(), m_gone.end() - static_cast<std::ptrdiff_t>(kMostGone));
 }
 
+void Document::leaveState() {
+  std::vector<CellId> ids;
+  for (const Cell& cell : m_cells) ids.push_back(cell.id);
+  const std::size_t state = m_history.done;
+  m_idsOf.resize(std::max(m_idsOf.size(), state + 1));
+  const auto before = state > 0 ? m_idsOf[state - 1] : nullptr;
+  m_idsOf[state] = before && *before == ids ? before : std::make_shared<const std::vector<CellId>>(std::move(ids));
+}
+
+// To the state that the history has come to: its cells are those that they were in it.
+void Document::travel(const TextEdit& edit) {
+  apply(edit, nullptr, true);
+  const auto known = m_history.done < m_idsOf.size() ? m_idsOf[m_history.done] : nullptr;
+  if (known && known->size() == m_cells.size()) {
+    for (std::size_t i = 0; i < m_cells.size(); ++i) m_cells[i].id = (*known)[i];
+    std::erase_if(m_gone, [&](const Gone& gone) { return indexOf(gone.id) < m_cells.size(); });
+  }
+  if (edited) edited(edit);
+}
+
 // A step that is done now; what was undone is gone.
 void Document::record(TextEdit edit, std::string label, bool typing) {
+  leaveState();
+  m_idsOf.resize(m_history.done + 1);
   auto& [steps, done, saved] = m_history;
   steps.resize(done);
   if (saved && *saved > done) saved.reset();
@@ -575,18 +597,18 @@ void Document::removeHint(std::size_t begin, std::size_t end, const std::string&
 
 std::optional<std::size_t> Document::undo() {
   if (!canUndo()) return std::nullopt;
+  leaveState();
   const TextEdit& done = m_history.steps[--m_history.done].edit;
   const TextEdit edit{done.begin, done.inserted, done.removed};
-  apply(edit, nullptr, true);
-  if (edited) edited(edit);
+  travel(edit);
   return edit.begin + edit.inserted.size();
 }
 
 std::optional<std::size_t> Document::redo() {
   if (!canRedo()) return std::nullopt;
+  leaveState();
   const TextEdit edit = m_history.steps[m_history.done++].edit;
-  apply(edit, nullptr, true);
-  if (edited) edited(edit);
+  travel(edit);
   return edit.begin + edit.inserted.size();
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -139,6 +140,8 @@ class Document {
   void apply(const TextEdit& edit, const std::map<std::size_t, CellId>* kept = nullptr, bool travels = false);
   void resplit(const std::string& textBefore, const TextEdit& edit, const std::map<std::size_t, CellId>* kept, bool travels);
   void record(TextEdit edit, std::string label, bool typing);
+  void leaveState();  // before the history's place changes
+  void travel(const TextEdit& edit);
   void push(TextEdit edit, std::string label, bool typing);
   std::vector<Chunk> chunks() const;
   CellId restructure(std::vector<Chunk> chunks, std::string label, std::size_t wanted = 0);
@@ -164,6 +167,8 @@ class Document {
   CellId m_nextId = 1;
   bool m_crlf = false;
   History m_history;
+  // Of the state after so many steps: the ids of its cells. Null: one that an earlier program came to.
+  std::vector<std::shared_ptr<const std::vector<CellId>>> m_idsOf;
   bool m_readOnly = false;
 };
 

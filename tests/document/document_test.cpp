@@ -282,6 +282,12 @@ TEST(Document, RandomEditsUndoToTheByteAndReplayOnAReplica) {
     const std::string start = seed % 2 ? kNotebook : "a\r\n# %%\r\nb\r\n";
     Document d(start);
     std::string replica = start;
+    const auto ids = [&] {
+      std::vector<CellId> out;
+      for (const Cell& c : d.cells()) out.push_back(c.id);
+      return out;
+    };
+    const auto first = ids();
     d.edited = [&](const TextEdit& e) {
       ASSERT_EQ(replica.substr(e.begin, e.removed.size()), e.removed);
       replica.replace(e.begin, e.removed.size(), e.inserted);
@@ -314,8 +320,15 @@ TEST(Document, RandomEditsUndoToTheByteAndReplayOnAReplica) {
         at = c.end;
       }
     }
-    while (d.canUndo()) d.undo();
+    while (d.canRedo()) d.redo();
+    std::vector<std::vector<CellId>> states{ids()};
+    for (; d.canUndo(); states.push_back(ids())) d.undo();
     EXPECT_EQ(d.text(), start);
+    EXPECT_EQ(ids(), first);
+    for (; !states.empty(); states.pop_back()) {
+      EXPECT_EQ(ids(), states.back());
+      d.redo();
+    }
   }
 }
 

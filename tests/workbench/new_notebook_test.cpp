@@ -117,5 +117,29 @@ TEST_F(NewNotebook, ItsRunsComeBackWithItsTextAndGoWhenItIsDiscarded) {
   EXPECT_FALSE(QFile::exists(place + ".out"));
 }
 
+TEST_F(NewNotebook, ATrainingIsThereAgainWhenEverythingWasUndoneAndDone) {
+  start();
+  const auto type = [&](std::size_t index, const std::string& text) {
+    document().replace(document().cells()[index].bodyBegin, document().cells()[index].bodyBegin, text, "Typing", true);
+  };
+  type(0, "param W[4] = normal(0, 1)\nloss L = mean[i] (W[i] - 3)^2");
+  document().insertCell(1, CellKind::Code);
+  type(1, "train L { optimizer = sgd(lr=0.01); steps = 30; device = reference }");
+  window->notebook()->followDocument();
+  checked();
+  run(1);
+  ASSERT_TRUE(wait([&] { return cell(1)->status() == CellStatus::Ok && !window->workspace().running(); }));
+  ASSERT_TRUE(showsCurve());
+  const std::string text = document().text();
+  while (document().canUndo()) QTest::keyClick(window.get(), Qt::Key_Z, Qt::ControlModifier);
+  ASSERT_EQ(window->notebook()->cells().size(), 1u);
+  checked();
+  while (document().canRedo()) QTest::keyClick(window.get(), Qt::Key_Z, Qt::ControlModifier | Qt::ShiftModifier);
+  ASSERT_EQ(document().text(), text);
+  checked();
+  ASSERT_TRUE(cell(1)->train() && cell(1)->train()->plot()->steps() == 30);
+  EXPECT_EQ(cell(1)->status(), CellStatus::Ok);
+}
+
 }  // namespace
 }  // namespace nf
