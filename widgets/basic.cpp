@@ -8,6 +8,7 @@
 #include <QLocale>
 #include <QMouseEvent>
 #include <QPainter>
+#include <QRegularExpression>
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QStyle>
@@ -481,6 +482,11 @@ QString codeText(const QString& text) {
   for (qsizetype i = 1; i < parts.size(); ++i)
     out += i % 2 == 0 ? parts[i] : i + 1 < parts.size() ? QStringLiteral("<b>%1</b>").arg(parts[i]) : QLatin1Char('`') + parts[i];
   return out;
+}
+
+QString plainCodeText(const QString& text) {
+  static const QRegularExpression sign(QStringLiteral("`([^`\\w]+)`"), QRegularExpression::UseUnicodePropertiesOption);
+  return QString(text).replace(sign, QStringLiteral("\u201c\\1\u201d")).remove(QLatin1Char('`'));
 }
 
 namespace {

@@ -212,6 +212,8 @@ void leaveWheelToPage(QWidget* control);
 
 // "`x` is not defined" for a label of rich text: what stands between backticks in bold.
 QString codeText(const QString& text);
+// The same as words without a font for code: names bare, signs in quotes.
+QString plainCodeText(const QString& text);
 // Beside an interval up to `highUs`: in the unit of the larger of the two.
 QString microsecondsText(double us, double highUs);
 // Of half the values, around `us`, in the unit of the largest of the three: "[402, 522] µs", "[0.845, 77.6] ms".

@@ -266,7 +266,7 @@ void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
   const bool shown = !m_stack->isHidden() || !m_number->isHidden();
   const QString stay = m_step >= 0 ? tr("These are of step %1 and stay until there are newer ones.").arg(grouped(m_step))
                                    : tr("These are of the last run and stay until there are newer ones.");
-  const QString why = QString(reason).remove(QLatin1Char('`'));
+  const QString why = plainCodeText(reason);
   m_none->setWords(shown ? stay + QLatin1Char(' ') + tr("Now: %1").arg(why) : why);
   m_none->show();
   setOld(shown);

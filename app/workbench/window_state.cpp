@@ -343,7 +343,7 @@ void MainWindow::setStatus(const QString& icon, const QString& text) {
                        : icon == QLatin1String("warning")                               ? c.stale
                                                                                         : c.muted;
   m_statusIcon->setPixmap(m_theme->pixmap(icon, color, devicePixelRatioF()));
-  const QString plain = QString(text).remove(QLatin1Char('`'));  // marks of code where there is a font for it
+  const QString plain = plainCodeText(text);
   m_status->setText(plain);
   m_status->setToolTip(plain);
 }

@@ -26,6 +26,7 @@ TEST_F(Values, AMessageWithAWordOfTenThousandLettersIsNoWiderThanOthers) {
   const MessageStrip strip(&theme, true, "`" + QString(10000, 'x') + "` is not defined");
   EXPECT_LT(strip.minimumSizeHint().width(), 640);
   EXPECT_EQ(codeText("`Wt` & others"), "<b>Wt</b> &amp; others");
+  EXPECT_EQ(plainCodeText("expected `)` or `,`, found `Wt`"), u"expected “)” or “,”, found Wt");
 }
 
 TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
