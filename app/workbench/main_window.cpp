@@ -406,6 +406,7 @@ void MainWindow::showTab(int index) {
   refreshPeer();
   followRun();
   for (const char* key : {"close", "save", "open", "training"}) m_messages->dismiss(QString::fromLatin1(key));
+  m_closeAsked = Close::No;
   refreshMessages();
   if (m_enginesWanted && m_tab->workspace->engine().state() == EngineLink::State::Stopped) m_tab->workspace->startEngine();
   refreshTitle();
@@ -495,7 +496,7 @@ void MainWindow::closeTab(int index) {
   }
   if (tab->workspace->document().modified() && !tab->discard) {
     showTab(index);
-    m_closeWanted = Close::Tab;
+    m_closeAsked = Close::Tab;
     m_messages->askNow("close", tr("%1 has changes that are not saved.").arg(tab->workspace->name()),
                        {tr("Save and close"), tr("Close without saving"), tr("Cancel")});
     return;
@@ -770,7 +771,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   if (const auto unsaved = unsavedTabs(); !unsaved.empty()) {
     event->ignore();
     if (std::find(unsaved.begin(), unsaved.end(), m_tab) == unsaved.end()) showTab(indexOf(unsaved.front()));
-    m_closeWanted = Close::Window;
+    m_closeAsked = Close::Window;
     QStringList names;
     for (const Tab* tab : unsaved) names << tab->workspace->name();
     if (names.size() == 1)
@@ -784,7 +785,6 @@ void MainWindow::closeEvent(QCloseEvent* event) {
           {tr("Save all"), tr("Discard"), tr("Cancel")});
     return;
   }
-  m_closeWanted = Close::No;
   if (!ends.isEmpty()) {
     event->ignore();
     return m_messages->askNow("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});

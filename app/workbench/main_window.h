@@ -264,7 +264,9 @@ class MainWindow : public QMainWindow {
   std::map<QString, QString> m_asked;  // what each question says
   QString m_restored;                  // about the window before, until it is put away
   QString m_statusShown;
-  enum class Close { No, Tab, Window } m_closeWanted = Close::No;  // once the changes are saved or given up
+  enum class Close { No, Tab, Window };
+  Close m_closeAsked = Close::No;   // what the question "close" is about, while it stands
+  Close m_closeWanted = Close::No;  // once what is being saved is saved
   bool m_quitting = false;                                         // training was asked about
 };
 

@@ -360,6 +360,7 @@ void MainWindow::saveTo(const QString& path, bool overwrite) {
     return m_messages->ask("save", QString::fromStdString(saved.error().message), {tr("Try again"), tr("Save as...")});
   }
   for (const char* key : {"save", "close", "open"}) m_messages->dismiss(QString::fromLatin1(key));
+  m_closeAsked = Close::No;
   m_tab->recovered = false;
   refreshMessages();
   refreshTitle();
@@ -513,11 +514,13 @@ void MainWindow::answer(const QString& key, int index) {
   } else if (key == QLatin1String("save")) {
     if (index >= 0) save(index == 1);
   } else if (key == QLatin1String("close")) {
-    const Close wanted = m_closeWanted;
-    if (index == 0 && wanted == Close::Window) saveAllAndQuit();
-    else if (index == 0) save(false);
-    else if (index == 1) {
-      m_closeWanted = Close::No;
+    const Close wanted = std::exchange(m_closeAsked, Close::No);
+    if (index == 0 && wanted == Close::Window) {
+      saveAllAndQuit();
+    } else if (index == 0) {
+      m_closeWanted = wanted;
+      save(false);
+    } else if (index == 1) {
       std::vector<Tab*> given{m_tab};
       if (wanted == Close::Window) given = unsavedTabs();
       for (Tab* tab : given) {
@@ -526,8 +529,6 @@ void MainWindow::answer(const QString& key, int index) {
       }
       if (wanted == Close::Window) quit();
       else closeTab(indexOf(m_tab));
-    } else {
-      m_closeWanted = Close::No;
     }
   }
   refreshMessages();

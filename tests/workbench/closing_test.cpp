@@ -39,6 +39,39 @@ TEST_F(Window, ClosingWithChangesAsksInTheWindow) {
   EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
 }
 
+// Only its own answer closes what a question asks about.
+TEST_F(Window, SavingWithTheKeysClosesNothingThatWasLeftUnanswered) {
+  open();
+  document().replace(0, 0, "# x\n", "Edit");
+  QFile file(folder.filePath("second.nf"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write("# %%\nlet z = 3\n");
+  file.close();
+  window->openFile(file.fileName());
+  document().replace(0, 0, "# mine\n", "Edit");
+  window->showTab(0);
+  const auto press = [&](Qt::Key key) { QTest::keyClick(window.get(), key, Qt::ControlModifier); };
+  press(Qt::Key_W);
+  ASSERT_EQ(window->messages()->key(), "close");
+  window->showTab(1);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  press(Qt::Key_S);
+  EXPECT_EQ(window->tabs()->count(), 2);
+  EXPECT_FALSE(document().modified());
+  window->showTab(0);
+  press(Qt::Key_W);
+  ASSERT_EQ(window->messages()->key(), "close");
+  press(Qt::Key_S);
+  EXPECT_EQ(window->tabs()->count(), 2);
+  EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  document().replace(0, 0, "# y\n", "Edit");
+  press(Qt::Key_W);
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  EXPECT_EQ(window->tabs()->count(), 1);
+  EXPECT_EQ(onDisk(), "# y\n# x\n" + capsule::kText);
+}
+
 TEST_F(Window, EachFileThatCannotBeOpenedIsTold) {
   open();
   const auto put = [&](const char* name, const QByteArray& bytes) {
