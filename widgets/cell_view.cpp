@@ -482,6 +482,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     connect(m_train, &TrainStrip::swapChosen, this, &CellView::swapChosen);
     connect(m_train, &TrainStrip::resumeRequested, this, &CellView::resumeRequested);
     connect(m_train, &TrainStrip::trainAgainRequested, this, &CellView::trainAgainRequested);
+    connect(m_train, &TrainStrip::runsRequested, this, &CellView::runsRequested);
   }
   showSelection();
   update();

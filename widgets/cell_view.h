@@ -127,6 +127,7 @@ class CellView : public QWidget {
   void stopRequested();
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void resumeRequested();
+  void runsRequested();
   void trainAgainRequested();
   void runRequested();
   void placeRequested(std::uint32_t byte);  // of the notebook

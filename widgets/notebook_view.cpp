@@ -153,6 +153,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::stopRequested, this, &NotebookView::stopRequested);
   connect(v, &CellView::swapChosen, this, &NotebookView::swapChosen);
   connect(v, &CellView::resumeRequested, this, [this, v] { Q_EMIT resumeRequested(v->id()); });
+  connect(v, &CellView::runsRequested, this, [this, v] { Q_EMIT runsRequested(v->id()); });
   connect(v, &CellView::trainAgainRequested, this, [this, v] { Q_EMIT trainAgainRequested(v->id()); });
   connect(v, &CellView::runRequested, this, [this, v] { Q_EMIT runRequested(v->id()); });
   v->setPlaceName([this](std::uint32_t byte) { return placeName(byte); });

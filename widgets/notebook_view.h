@@ -110,6 +110,7 @@ class NotebookView : public QScrollArea {
   void stopRequested();
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void resumeRequested(CellId id);
+  void runsRequested(CellId id);
   void trainAgainRequested(CellId id);
   void foundChanged();
   void zoomWanted(int steps);

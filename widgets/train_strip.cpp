@@ -38,7 +38,8 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
       m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
       m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
       m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))),
-      m_again(new IconButton(theme, QStringLiteral("reload"), tr("Train again"))), m_plot(new LatencyPlot(theme, true)),
+      m_again(new IconButton(theme, QStringLiteral("reload"), tr("Train again"))),
+      m_runs(new IconButton(theme, QStringLiteral("more"), tr("Runs"))), m_plot(new LatencyPlot(theme, true)),
       m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout), m_column(new QWidget), m_swapList(new SwapList(theme)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(12, 8, 0, 0);
@@ -56,9 +57,13 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   top->addWidget(m_pause);
   top->addWidget(m_stop);
   top->addWidget(m_resume);
-  m_again->setToolTip(tr("From the first step"));
+  m_again->setToolTip(tr("From the first step; the run that is shown stays among the runs of this notebook"));
   m_again->setAccessibleName(m_again->text());
   top->addWidget(m_again);
+  m_runs->setToolTip(tr("The runs of this notebook: look at one, go on with it, open their folder"));
+  m_runs->setAccessibleName(m_runs->text());
+  m_runs->setObjectName(QStringLiteral("runs"));
+  top->addWidget(m_runs);
   layout->addLayout(top);
   auto* below = new QHBoxLayout;
   below->setSpacing(10);
@@ -113,6 +118,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   connect(m_again, &QToolButton::clicked, this, [this, meant] {
     if (meant()) Q_EMIT trainAgainRequested();
   });
+  connect(m_runs, &QToolButton::clicked, this, &TrainStrip::runsRequested);
   setRunning(false);
 }
 
@@ -244,8 +250,15 @@ void TrainStrip::setRunning(bool running) {
 }
 
 void TrainStrip::offer() {
-  m_resume->setVisible(m_end == End::Cut);
+  const bool resumes = m_checkpoint && (m_end == End::Cut || m_more);
+  m_resume->setVisible(m_end == End::Cut || (m_end == End::Whole && resumes));
   m_again->setVisible(m_end == End::Whole || (m_end == End::Cut && m_checkpoint));
+  m_runs->setVisible(m_end != End::None && m_otherRuns);
+}
+
+void TrainStrip::setRuns(bool others) {
+  m_otherRuns = others;
+  offer();
 }
 
 void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
@@ -477,15 +490,23 @@ void TrainStrip::setError(const QString& message, const Place& place) {
   setRunning(false);
   m_title->setText(tr("Failed"));
   m_detail->clear();
+  say(message, place);
+  if (m_plot->steps() > 0) sayNoSwaps(true);
+  showNewest();
+  showPeer();
+}
+
+void TrainStrip::say(const QString& message, const Place& place) {
   m_message->setText(message);
   m_message->show();
   m_goTo->disconnect();
   m_goTo->setText(tr("Go to %1").arg(place.name));
   m_goTo->setVisible(!place.name.isEmpty());
   if (!place.name.isEmpty()) connect(m_goTo, &QPushButton::clicked, this, place.go);
-  if (m_plot->steps() > 0) sayNoSwaps(true);
-  showNewest();
-  showPeer();
+}
+
+void TrainStrip::setRefused(const QString& message, const Place& place) {
+  say(tr("Training did not begin: %1").arg(message), place);
 }
 
 void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,
@@ -506,11 +527,12 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
   m_swapList->setNone({});
 }
 
-void TrainStrip::setCheckpoint(bool there, std::int64_t step, const QString& why) {
+void TrainStrip::setCheckpoint(bool there, std::int64_t step, const QString& why, bool more) {
   m_checkpoint = there;
+  m_more = more;
   m_checkpointStep = step;
   m_resume->setText(there ? tr("Resume") : tr("Train again"));
-  m_resume->setToolTip(there && step > 0 ? tr("Go on from the newest checkpoint, that of step %1").arg(grouped(step))
+  m_resume->setToolTip(there && step > 0 ? tr("Go on from the checkpoint of step %1").arg(grouped(step))
                        : there           ? tr("Go on from the newest checkpoint")
                        : why.isEmpty()   ? tr("There is no checkpoint to go on from: from the first step")
                                          : why);

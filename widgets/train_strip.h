@@ -53,9 +53,14 @@ class TrainStrip : public QWidget {
   void setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,
                const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
                const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
-  // Whether a run that was cut off has left a checkpoint: what is offered is to resume it, else to train again.
-  // `step`: that of the checkpoint, 0: not known; `why` not, where it is not that there is none.
-  void setCheckpoint(bool there, std::int64_t step = 0, const QString& why = {});
+  // Of the run before, while it stands there: another one was asked for and could not begin.
+  void setRefused(const QString& message, const Place& place);
+  // Whether the run that is shown has left a checkpoint: what is offered is to resume it, else to train again. One that came to its end
+  // is resumed only where `more` is asked for than it did. `step`: that of the checkpoint, 0: not known; `why` not, where it is not
+  // that there is none.
+  void setCheckpoint(bool there, std::int64_t step = 0, const QString& why = {}, bool more = false);
+  void setRuns(bool others);  // other runs than the one that is shown are there to be looked at
+  bool ended() const { return m_end != End::None; }
   bool cut() const { return m_end == End::Cut; }  // the last run can be gone on with, if it left a checkpoint
   bool resumes() const { return m_checkpoint; }
   std::int64_t checkpointStep() const { return m_checkpoint ? m_checkpointStep : 0; }  // 0: not known, or none
@@ -74,6 +79,7 @@ class TrainStrip : public QWidget {
   void setOnPaper(bool onPaper);
   SwapList* swaps() const { return m_swapList; }
   IconButton* resume() const { return m_resume; }
+  IconButton* runs() const { return m_runs; }
   IconButton* again() const { return m_again; }  // beside resume(), or alone where nothing is left to go on with
 
  Q_SIGNALS:
@@ -82,12 +88,14 @@ class TrainStrip : public QWidget {
   void stopRequested();
   void resumeRequested();
   void trainAgainRequested();
+  void runsRequested();
 
  protected:
   void resizeEvent(QResizeEvent*) override;
 
  private:
   void setRunning(bool running);
+  void say(const QString& message, const Place& place);
   void clearWarnings();
   void offer();
   void showPeer();
@@ -105,7 +113,7 @@ class TrainStrip : public QWidget {
   QPushButton* m_goTo;
   QVBoxLayout* m_warnings;
   QProgressBar* m_progress;
-  IconButton *m_pause, *m_stop, *m_resume, *m_again;
+  IconButton *m_pause, *m_stop, *m_resume, *m_again, *m_runs;
   QElapsedTimer m_stopped;  // since Stop was clicked
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
@@ -120,6 +128,7 @@ class TrainStrip : public QWidget {
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last
   bool m_checkpoint = true, m_resumed = false;       // m_resumed: what runs goes on from one
+  bool m_more = false, m_otherRuns = false;
   std::int64_t m_checkpointStep = 0;
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/workbench/kept_run.h"
 
+#include <QCoreApplication>
 #include <QDateTime>
 #include <QDir>
 #include <QFile>
@@ -11,6 +12,8 @@
 #include <algorithm>
 #include <iterator>
 #include <type_traits>
+
+#include "widgets/basic.h"
 
 namespace nf {
 namespace {
@@ -23,13 +26,18 @@ struct Before {
   std::int64_t step = 0;
 };
 
+QString beganText(const QString& folder) {
+  const QString stamp = QStringLiteral("yyyy-MM-dd-HHmmss");
+  const QDateTime began = QDateTime::fromString(folder.left(stamp.size()), stamp);
+  return began.isValid() ? QLocale::c().toString(began, QStringLiteral("d MMM yyyy, HH:mm:ss")) : folder;
+}
+
 std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
   QFile settings(folder.filePath(QStringLiteral("run.json"))), events(folder.filePath(QStringLiteral("events.jsonl")));
   if (!settings.open(QIODevice::ReadOnly) || !events.open(QIODevice::ReadOnly)) return std::nullopt;
   KeptRun run;
-  const QString stamp = QStringLiteral("yyyy-MM-dd-HHmmss");
-  const QDateTime began = QDateTime::fromString(folder.dirName().left(stamp.size()), stamp);
-  run.began = began.isValid() ? QLocale::c().toString(began, QStringLiteral("d MMM yyyy, HH:mm")) : folder.dirName();
+  run.folder = folder.dirName();
+  run.began = beganText(run.folder);
   const QJsonObject record = QJsonDocument::fromJson(settings.readAll()).object();
   run.loss = record.value(QStringLiteral("train")).toString().toStdString();
   const QJsonObject set = record.value(QStringLiteral("settings")).toObject();
@@ -77,22 +85,89 @@ void addEarlier(KeptRun& run, const QDir& root, Before before) {
   }
 }
 
+// The last events of a run: how it ended, else how far it came.
+struct LastEvents {
+  std::int64_t step = 0;
+  std::optional<protocol::DoneEvent> done;
+  bool failed = false;
+};
+
+LastEvents lastEvents(const QDir& folder) {
+  constexpr qint64 kTail = 1 << 16;  // bytes: an event is shorter
+  LastEvents last;
+  QFile events(folder.filePath(QStringLiteral("events.jsonl")));
+  if (!events.open(QIODevice::ReadOnly)) return last;
+  if (events.size() > kTail) {
+    events.seek(events.size() - kTail);
+    events.readLine();
+  }
+  while (!events.atEnd()) {
+    const QByteArray line = events.readLine().trimmed();
+    const auto message = protocol::decode({line.constData(), static_cast<std::size_t>(line.size())});
+    if (!message) continue;
+    if (const auto* step = std::get_if<protocol::StepEvent>(&*message)) last.step = step->step;
+    else if (const auto* done = std::get_if<protocol::DoneEvent>(&*message)) last.done = *done, last.step = done->steps;
+    else if (std::holds_alternative<protocol::ErrorEvent>(*message)) last.failed = true;
+  }
+  return last;
+}
+
+std::optional<KeptRun> wholeRun(const QDir& root, const QString& folder) {
+  Before before;
+  auto run = readRun(QDir(root.filePath(folder)), before);
+  if (!run) return std::nullopt;
+  if (run->done && !before.checkpoint.isEmpty() && before.step > 0)
+    run->done->resumed_at = before.step;  // an older engine told none
+  addEarlier(*run, root, before);
+  return run;
+}
+
+// Folders are named by the time they were made at.
+QStringList newestFirst(const QDir& root) { return root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed); }
+
+QDir runsOf(const QString& notebook) { return QDir(notebook + QStringLiteral(".out")); }
+
 }  // namespace
 
 std::optional<KeptRun> newestKeptRun(const QString& notebook) {
-  const QDir root(notebook + QStringLiteral(".out"));
-  // Folders are named by the time they were made at.
-  QStringList runs = root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed);
-  for (const QString& name : runs) {
-    Before before;
-    auto run = readRun(QDir(root.filePath(name)), before);
-    if (!run) continue;
-    if (run->done && !before.checkpoint.isEmpty() && before.step > 0)
-      run->done->resumed_at = before.step;  // an older engine told none
-    addEarlier(*run, root, before);
-    return run;
-  }
+  const QDir root = runsOf(notebook);
+  for (const QString& name : newestFirst(root))
+    if (auto run = wholeRun(root, name)) return run;
   return std::nullopt;
+}
+
+std::optional<KeptRun> keptRun(const QString& notebook, const QString& folder) { return wholeRun(runsOf(notebook), folder); }
+
+bool severalRuns(const QString& notebook) {
+  const QDir root = runsOf(notebook);
+  const QStringList all = newestFirst(root);
+  const auto ran = [&](const QString& name) { return QFile::exists(root.filePath(name + QStringLiteral("/run.json"))); };
+  const auto first = std::find_if(all.begin(), all.end(), ran);
+  return first != all.end() && std::any_of(first + 1, all.end(), ran);
+}
+
+std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& loss) {
+  const auto tr = [](const char* text) { return QCoreApplication::translate("nf::KeptRun", text); };
+  std::vector<KeptRunLine> lines;
+  const QDir root = runsOf(notebook);
+  for (const QString& name : newestFirst(root)) {
+    const QDir folder(root.filePath(name));
+    QFile settings(folder.filePath(QStringLiteral("run.json")));
+    if (!settings.open(QIODevice::ReadOnly)) continue;
+    const QJsonObject record = QJsonDocument::fromJson(settings.readAll()).object();
+    if (record.value(QStringLiteral("train")).toString().toStdString() != loss) continue;
+    const LastEvents last = lastEvents(folder);
+    if (last.step == 0) continue;
+    const QString way = last.done && !last.done->stopped ? tr("trained %1 steps")
+                        : last.done                      ? tr("stopped at step %1")
+                        : last.failed                    ? tr("failed at step %1")
+                                                         : tr("interrupted at step %1");
+    QString words = beganText(name) + QStringLiteral(":  ") + way.arg(grouped(last.step));
+    if (last.done && last.done->loss) words += tr(", loss %1").arg(significant(*last.done->loss, 4));
+    if (last.done && last.done->accuracy) words += tr(", held out %1 %").arg(100 * *last.done->accuracy, 0, 'f', 2);
+    lines.push_back({name, words});
+  }
+  return lines;
 }
 
 }  // namespace nf

@@ -12,6 +12,7 @@ namespace nf {
 // What a training run has left beside its notebook, in NAME.nf.out. Of one that was resumed the steps, swaps and evaluations of the runs
 // before it, too.
 struct KeptRun {
+  QString folder;       // its name
   QString began;        // in words
   std::string loss;     // whose `train` statement it ran
   std::string meaning;  // CellInfo's of its cell, as it was; empty: not known
@@ -24,5 +25,15 @@ struct KeptRun {
 
 // The newest run of this notebook that made a step; nothing where there is none or it cannot be read.
 std::optional<KeptRun> newestKeptRun(const QString& notebook);
+// The run in this folder; nothing where it made no step or cannot be read.
+std::optional<KeptRun> keptRun(const QString& notebook, const QString& folder);
+
+struct KeptRunLine {
+  QString folder;  // its name
+  QString words;   // when it began, how it ended
+};
+bool severalRuns(const QString& notebook);  // have left anything
+// The runs of the `train` statement of this loss, the newest first; those without a step are left out.
+std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& loss);
 
 }  // namespace nf

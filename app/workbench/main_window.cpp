@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/workbench/main_window.h"
-#include "app/workbench/newest_run.h"
 
 #include <QCloseEvent>
 #include <QCoreApplication>
@@ -525,73 +524,6 @@ void MainWindow::closeTab(int index) {
 void MainWindow::closeEnded(Tab* tab) {
   if (!std::exchange(tab->closeWhenEnded, false)) return;
   QTimer::singleShot(0, tab->workspace.get(), [this, tab] { closeTab(indexOf(tab)); });
-}
-
-// Of a notebook that is open elsewhere only one that has ended: another may be under way there.
-void MainWindow::lookForKept(Tab* tab) {
-  Workspace* workspace = tab->workspace.get();
-  tab->kept.reset();
-  if (tab->training != 0 || !workspace->steps().empty()) return;
-  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->place()] {
-    if (path.isEmpty()) return;
-    auto run = std::make_shared<std::optional<KeptRun>>(newestKeptRun(path));
-    if (!*run) return;
-    const auto show = [this, w, path, run] {
-      if (!w || w->place() != path) return;
-      if (!w->holder().isEmpty() && !(*run)->done && !(*run)->error) return;
-      for (const auto& tab : m_tabs) {
-        if (tab->workspace.get() != w || tab->training != 0 || !w->steps().empty()) continue;
-        tab->kept = std::move(*run);
-        showKept(tab.get());
-      }
-    };
-    QMetaObject::invokeMethod(QCoreApplication::instance(), show, Qt::QueuedConnection);
-  });
-}
-
-// As the curves of a run, which is one of an earlier window.
-void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
-  const CellView* v = tab->notebook->viewThatRan(id);
-  if (!v || !v->train()) return;
-  const NewestCheckpoint checkpoint = newestCheckpoint(tab->workspace->place());
-  std::int64_t steps = 0;
-  bool other = false;
-  const auto index = tab->notebook->analysisCell(id);
-  const auto& cells = tab->workspace->analysis().cells;
-  if (index && *index < cells.size() && cells[*index].train) {
-    const protocol::TrainInfo& train = *cells[*index].train;
-    const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
-    steps = train.steps > 0 ? train.steps : same ? train.epochs * checkpoint.stepsPerEpoch : 0;
-    other = !train.program.empty() && !checkpoint.program.empty() && train.program != checkpoint.program;
-  }
-  const bool past = steps > 0 && checkpoint.steps >= steps;
-  v->train()->setCheckpoint(
-      checkpoint.there && !past && !other, checkpoint.steps,
-      other ? tr("What is trained has changed since: from the first step. Undone, it goes on from step %1.")
-                  .arg(grouped(checkpoint.steps))
-      : past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
-                  "steps or epochs to go on from it.")
-                   .arg(grouped(checkpoint.steps), grouped(steps))
-             : QString());
-}
-
-void MainWindow::showKept(Tab* tab) {
-  if (!tab->kept || tab->training != 0) return;
-  const auto& cells = tab->workspace->analysis().cells;
-  const auto train = std::find_if(cells.begin(), cells.end(),
-                                  [&](const protocol::CellInfo& c) { return c.train && c.train->loss == tab->kept->loss; });
-  if (train == cells.end()) return;
-  CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(train - cells.begin()));
-  if (!v || !v->train()) return;
-  KeptRun run = std::move(*tab->kept);
-  tab->kept.reset();
-  v->train()->show();
-  v->setResultMeaning(run.meaning);
-  v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
-  refreshCheckpoint(tab, v->id());
-  tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
-  refreshPeer();
-  if (tab == m_tab) m_tune->setRun(tab->workspace->steps(), tab->workspace->swaps(), tab->workspace->evals());
 }
 
 void MainWindow::startEngine() {

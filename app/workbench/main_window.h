@@ -4,12 +4,14 @@
 #include <QMainWindow>
 #include <QPointer>
 #include <QTimer>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "app/workbench/actions.h"
 #include "app/workbench/kept_run.h"
+#include "app/workbench/newest_run.h"
 #include "app/workbench/workspace.h"
 #include "widgets/leads.h"
 #include "widgets/theme.h"
@@ -130,6 +132,8 @@ class MainWindow : public QMainWindow {
     bool recovered = false;       // from a killed window, and nobody has put the word about it away
     bool closeWhenEnded = false;  // what it trains
     std::optional<KeptRun> kept;  // waits for the first analysis
+    QString shownRun;             // the folder of the run of a panel that was read from disk; empty: the newest, of this window
+    std::function<void(TrainStrip&)> whenKept;  // to be said beside the run that is read from disk
   };
   static constexpr int kLayoutVersion = 2;
 
@@ -212,9 +216,11 @@ class MainWindow : public QMainWindow {
   void closeEnded(Tab* tab);  // where somebody waits for the end of its run
   std::vector<Tab*> unsavedTabs() const;
   QStringList trainingNames() const;
-  void lookForKept(Tab* tab);
-  void refreshCheckpoint(Tab* tab, CellId id);  // what a run of this cell can go on from
+  void lookForKept(Tab* tab, const QString& folder = {});  // empty: the newest run
+  void refreshCheckpoint(Tab* tab, CellId id);             // what a run of this cell can go on from
   void showKept(Tab* tab);
+  void showRuns(Tab* tab, CellId id);
+  RunCheckpoint shownCheckpoint(const Tab* tab) const;
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;
   void useSession(const Session& session);
@@ -267,7 +273,7 @@ class MainWindow : public QMainWindow {
   enum class Close { No, Tab, Window };
   Close m_closeAsked = Close::No;   // what the question "close" is about, while it stands
   Close m_closeWanted = Close::No;  // once what is being saved is saved
-  bool m_quitting = false;                                         // training was asked about
+  bool m_quitting = false;          // training was asked about
 };
 
 }  // namespace nf

@@ -7,6 +7,7 @@
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QtEndian>
+#include <optional>
 
 namespace nf {
 
@@ -30,29 +31,42 @@ std::int64_t stepsOf(const QString& checkpoint) {
   return QJsonDocument::fromJson(own.toUtf8()).object().value(QStringLiteral("step")).toInteger();
 }
 
+std::optional<RunCheckpoint> leftBy(const QDir& root, const QString& name) {
+  const QDir run(root.filePath(name));
+  QFile settings(run.filePath(QStringLiteral("run.json")));
+  if (!settings.open(QIODevice::ReadOnly)) return std::nullopt;
+  const QJsonObject json = QJsonDocument::fromJson(settings.readAll()).object();
+  const QJsonObject set = json.value(QStringLiteral("settings")).toObject();
+  RunCheckpoint left;
+  left.stepsPerEpoch = json.value(QStringLiteral("steps_per_epoch")).toInteger();
+  left.batch = set.value(QStringLiteral("batch")).toInteger();
+  left.program = json.value(QStringLiteral("program")).toString().toStdString();
+  left.path = run.filePath(QStringLiteral("checkpoint.safetensors"));
+  if (!QFile::exists(left.path)) {
+    left.path = set.value(QStringLiteral("resume")).toString();
+    // The runs of a notebook move with it.
+    if (const QFileInfo was(left.path); !left.path.isEmpty() && !was.exists())
+      left.path = root.filePath(was.dir().dirName() + QLatin1Char('/') + was.fileName());
+  }
+  left.there = !left.path.isEmpty() && QFile::exists(left.path);
+  left.steps = left.there ? stepsOf(left.path) : 0;
+  return left;
+}
+
+QDir runsOf(const QString& notebook) { return QDir(notebook + QStringLiteral(".out")); }
+
 }  // namespace
 
-NewestCheckpoint newestCheckpoint(const QString& notebook) {
-  const QDir root(notebook + QStringLiteral(".out"));
+RunCheckpoint newestCheckpoint(const QString& notebook) {
+  const QDir root = runsOf(notebook);
   // Folders are named by the time they were made at.
-  for (const QString& name : root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed)) {
-    const QDir run(root.filePath(name));
-    QFile settings(run.filePath(QStringLiteral("run.json")));
-    if (!settings.open(QIODevice::ReadOnly)) continue;
-    const QString own = QStringLiteral("checkpoint.safetensors");
-    const QJsonObject json = QJsonDocument::fromJson(settings.readAll()).object();
-    const QJsonObject set = json.value(QStringLiteral("settings")).toObject();
-    const std::int64_t perEpoch = json.value(QStringLiteral("steps_per_epoch")).toInteger();
-    const std::int64_t batch = set.value(QStringLiteral("batch")).toInteger();
-    const std::string program = json.value(QStringLiteral("program")).toString().toStdString();
-    if (run.exists(own)) return {true, stepsOf(run.filePath(own)), perEpoch, batch, program};
-    QString from = set.value(QStringLiteral("resume")).toString();
-    // The runs of a notebook move with it.
-    if (const QFileInfo was(from); !from.isEmpty() && !was.exists())
-      from = root.filePath(was.dir().dirName() + QLatin1Char('/') + was.fileName());
-    return {!from.isEmpty() && QFile::exists(from), from.isEmpty() ? 0 : stepsOf(from), perEpoch, batch, program};
-  }
+  for (const QString& name : root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed))
+    if (const auto left = leftBy(root, name)) return *left;
   return {};
+}
+
+RunCheckpoint checkpointOf(const QString& notebook, const QString& run) {
+  return leftBy(runsOf(notebook), run).value_or(RunCheckpoint{.there = false});
 }
 
 }  // namespace nf

@@ -105,7 +105,13 @@ void MainWindow::runCell(CellId id, bool resume) {
     return;
   }
   v->beginRun(m_tab->training != 0);
-  m_tab->workspace->runCell(*cell, info.train.has_value(), resume);
+  QString from;
+  if (resume) {
+    // An engine elsewhere finds the newest by itself.
+    const QString place = m_tab->workspace->place(), shown = shownCheckpoint(m_tab).path;
+    from = shown.isEmpty() || shown == newestCheckpoint(place).path ? QStringLiteral("newest") : shown;
+  }
+  m_tab->workspace->runCell(*cell, info.train.has_value(), from);
   refreshOutline();
 }
 

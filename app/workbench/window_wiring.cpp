@@ -157,7 +157,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->notebook->setAnalysis(w->analysis());
     showKept(tab);
     for (const CellView* v : tab->notebook->cells())
-      if (v->train() && v->train()->cut()) refreshCheckpoint(tab, v->id());
+      if (v->train() && v->train()->ended()) refreshCheckpoint(tab, v->id());
     if (tab == m_tab) {
       if (tab->interrupted) refreshMessages();
       m_outline->setNames(w->names(), w->missing());
@@ -285,6 +285,8 @@ void MainWindow::connectRun(Tab* tab) {
   connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell, bool resumed) {
     tab->interrupted = tab->trained = 0;
     tab->kept.reset();
+    tab->shownRun.clear();
+    tab->whenKept = {};
     tab->engineLost.clear();
     if (tab == m_tab) refreshMessages();
     if (tab == m_tab && !resumed) m_tune->clearSteps();
@@ -415,8 +417,13 @@ void MainWindow::connectRun(Tab* tab) {
       return setStatus("error", message);
     }
     TrainStrip* s = strip(tab);
-    if (s) s->setError(message, placeOf(at.file, at.line, at.column));
+    const TrainStrip::Place place = placeOf(at.file, at.line, at.column);
+    if (s) refreshCheckpoint(tab, tab->training), s->setError(message, place);
     ended(CellStatus::Error, s ? QString() : message);  // the strip says it already
+    // What was learnt before stands there again.
+    if (!s || !tab->workspace->steps().empty()) return;
+    tab->whenKept = [message, place](TrainStrip& kept) { kept.setRefused(message, place); };
+    lookForKept(tab);
   });
 }
 
@@ -474,6 +481,7 @@ void MainWindow::connectNotebook(Tab* tab) {
     m_tune->chooseSubgraph(swap.subgraph);
   });
   connect(n, &NotebookView::resumeRequested, this, [this, tab](CellId id) { resume(tab, id); });
+  connect(n, &NotebookView::runsRequested, this, [this, tab](CellId id) { showRuns(tab, id); });
   connect(n, &NotebookView::trainAgainRequested, this, [this, tab](CellId id) {
     if (tab == m_tab) runCell(id);
   });

@@ -131,8 +131,8 @@ class Workspace : public QObject {
   void wantSlice(const protocol::TensorRequest& request);
   void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
 
-  // `resume`: training goes on from the newest checkpoint.
-  void runCell(std::uint32_t cell, bool train, bool resume = false);
+  // `resume`: training goes on from this checkpoint, "newest" or a file; empty: from the first step.
+  void runCell(std::uint32_t cell, bool train, const QString& resume = {});
   void runAll();
   void stop();
   void pause(bool pause);

@@ -336,20 +336,20 @@ void Workspace::askRun(const Message& request, Reply reply) {
   Q_EMIT runStateChanged();
 }
 
-void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
+void Workspace::runCell(std::uint32_t cell, bool train, const QString& resume) {
   if (train) {
-    m_resuming = resume;
-    if (!resume) {
+    m_resuming = !resume.isEmpty();
+    if (!m_resuming) {
       m_steps.clear();
       m_swaps.clear();
       m_evals.clear();
     }
     m_trials.clear();
     m_counted.clear();
-    if (!resume) m_profile.reset();
-    Q_EMIT runStarted(cell, resume);
+    if (!m_resuming) m_profile.reset();
+    Q_EMIT runStarted(cell, m_resuming);
     TrainRequest request;
-    if (resume) request.resume = "newest";
+    request.resume = resume.toStdString();
     request.revision = m_document->revision();
     request.cell = cell;
     askRun(request, [this](const Envelope& envelope) {

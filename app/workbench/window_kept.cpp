@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Runs that lie beside their notebook: what is shown of them, what is gone on with.
+#include <QApplication>
+#include <QClipboard>
+#include <QDesktopServices>
+#include <QMenu>
+#include <QPointer>
+#include <QThreadPool>
+#include <QUrl>
+#include <algorithm>
+#include <utility>
+
+#include "app/workbench/main_window.h"
+#include "widgets/basic.h"
+#include "widgets/cell_view.h"
+#include "widgets/notebook_view.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+
+// Of a notebook that is open elsewhere only one that has ended: another may be under way there.
+void MainWindow::lookForKept(Tab* tab, const QString& folder) {
+  Workspace* workspace = tab->workspace.get();
+  tab->kept.reset();
+  if (tab->training != 0 || (folder.isEmpty() && !workspace->steps().empty())) return;
+  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->place(), folder] {
+    if (path.isEmpty()) return;
+    auto run = std::make_shared<std::optional<KeptRun>>(folder.isEmpty() ? newestKeptRun(path) : keptRun(path, folder));
+    if (!*run) return;
+    const auto show = [this, w, path, run, folder] {
+      if (!w || w->place() != path) return;
+      if (!w->holder().isEmpty() && !(*run)->done && !(*run)->error) return;
+      for (const auto& tab : m_tabs) {
+        if (tab->workspace.get() != w || tab->training != 0 || (folder.isEmpty() && !w->steps().empty())) continue;
+        tab->kept = std::move(*run);
+        showKept(tab.get());
+      }
+    };
+    QMetaObject::invokeMethod(QCoreApplication::instance(), show, Qt::QueuedConnection);
+  });
+}
+
+void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
+  const CellView* v = tab->notebook->viewThatRan(id);
+  if (!v || !v->train()) return;
+  const RunCheckpoint checkpoint = shownCheckpoint(tab);
+  std::int64_t steps = 0;
+  bool other = false;
+  const auto index = tab->notebook->analysisCell(id);
+  const auto& cells = tab->workspace->analysis().cells;
+  if (index && *index < cells.size() && cells[*index].train) {
+    const protocol::TrainInfo& train = *cells[*index].train;
+    const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
+    steps = train.steps > 0 ? train.steps : same ? train.epochs * checkpoint.stepsPerEpoch : 0;
+    other = !train.program.empty() && !checkpoint.program.empty() && train.program != checkpoint.program;
+  }
+  const bool past = steps > 0 && checkpoint.steps >= steps;
+  v->train()->setCheckpoint(
+      checkpoint.there && !past && !other, checkpoint.steps,
+      other ? tr("What is trained has changed since: from the first step. Undone, it goes on from step %1.")
+                  .arg(grouped(checkpoint.steps))
+      : past ? tr("The checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
+                  "steps or epochs to go on from it.")
+                   .arg(grouped(checkpoint.steps), grouped(steps))
+             : QString(),
+      steps > checkpoint.steps);
+  v->train()->setRuns(severalRuns(tab->workspace->place()));
+}
+
+void MainWindow::showKept(Tab* tab) {
+  if (!tab->kept || tab->training != 0) return;
+  const auto& cells = tab->workspace->analysis().cells;
+  const auto train = std::find_if(cells.begin(), cells.end(),
+                                  [&](const protocol::CellInfo& c) { return c.train && c.train->loss == tab->kept->loss; });
+  if (train == cells.end()) return;
+  CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(train - cells.begin()));
+  if (!v || !v->train()) return;
+  KeptRun run = std::move(*tab->kept);
+  tab->kept.reset();
+  tab->shownRun = run.folder;
+  v->train()->show();
+  v->setResultMeaning(run.meaning);
+  v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
+  if (const auto say = std::exchange(tab->whenKept, {})) say(*v->train());
+  refreshCheckpoint(tab, v->id());
+  tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
+  refreshPeer();
+  if (tab == m_tab) m_tune->setRun(tab->workspace->steps(), tab->workspace->swaps(), tab->workspace->evals());
+}
+
+// To be looked at and gone on with; what a cell shows is computed with what the newest one learnt.
+void MainWindow::showRuns(Tab* tab, CellId id) {
+  const CellView* v = tab->notebook->view(id);
+  const auto index = tab->notebook->analysisCell(id);
+  const auto& cells = tab->workspace->analysis().cells;
+  if (!v || !v->train() || !index || *index >= cells.size() || !cells[*index].train) return;
+  const QString place = tab->workspace->place();
+  const auto runs = keptRuns(place, cells[*index].train->loss);
+  constexpr std::size_t kMostRuns = 20;
+  auto* menu = new QMenu(this);
+  menu->setAttribute(Qt::WA_DeleteOnClose);
+  menu->setObjectName(QStringLiteral("runs"));
+  const QString shown = !tab->shownRun.isEmpty() || runs.empty() ? tab->shownRun : runs.front().folder;
+  for (std::size_t i = 0; i < std::min(runs.size(), kMostRuns); ++i) {
+    QAction* a = menu->addAction(runs[i].words);
+    a->setCheckable(true);
+    a->setChecked(runs[i].folder == shown);
+    connect(a, &QAction::triggered, this, [this, tab, folder = runs[i].folder] {
+      if (indexOf(tab) >= 0) lookForKept(tab, folder);
+    });
+  }
+  if (runs.size() > kMostRuns)
+    menu->addAction(tr("%1 are older").arg(counted(static_cast<std::int64_t>(runs.size() - kMostRuns), tr("run"), tr("runs"))))
+        ->setEnabled(false);
+  menu->addSeparator();
+  connect(menu->addAction(tr("Open the folder of the runs")), &QAction::triggered, this, [this, place] {
+    const QString folder = place + QStringLiteral(".out");
+    if (!QDesktopServices::openUrl(QUrl::fromLocalFile(folder)))
+      setStatus("warning", tr("Nothing opens folders here: %1").arg(folder));
+  });
+  const RunCheckpoint checkpoint = shownCheckpoint(tab);
+  QAction* copy = menu->addAction(tr("Copy the path of what this run learnt"));
+  copy->setEnabled(checkpoint.there && !checkpoint.path.isEmpty());
+  connect(copy, &QAction::triggered, this, [this, path = checkpoint.path] {
+    QApplication::clipboard()->setText(path);
+    setStatus("ok", tr("Copied %1: the values of every parameter, in safetensors").arg(path));
+  });
+  const QWidget* at = v->train()->runs();
+  menu->popup(at->mapToGlobal(QPoint(0, at->height())));
+}
+
+RunCheckpoint MainWindow::shownCheckpoint(const Tab* tab) const {
+  const QString place = tab->workspace->place();
+  return tab->shownRun.isEmpty() ? newestCheckpoint(place) : checkpointOf(place, tab->shownRun);
+}
+
+}  // namespace nf
