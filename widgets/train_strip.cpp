@@ -253,11 +253,11 @@ void TrainStrip::offer() {
   const bool resumes = m_checkpoint && (m_end == End::Cut || m_more);
   m_resume->setVisible(m_end == End::Cut || (m_end == End::Whole && resumes));
   m_again->setVisible(m_end == End::Whole || (m_end == End::Cut && m_checkpoint));
-  m_runs->setVisible(m_end != End::None && m_otherRuns);
+  m_runs->setVisible(m_end != End::None && m_hasRuns);
 }
 
-void TrainStrip::setRuns(bool others) {
-  m_otherRuns = others;
+void TrainStrip::setRuns(bool there) {
+  m_hasRuns = there;
   offer();
 }
 

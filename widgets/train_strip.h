@@ -59,7 +59,7 @@ class TrainStrip : public QWidget {
   // is resumed only where `more` is asked for than it did. `step`: that of the checkpoint, 0: not known; `why` not, where it is not
   // that there is none.
   void setCheckpoint(bool there, std::int64_t step = 0, const QString& why = {}, bool more = false);
-  void setRuns(bool others);  // other runs than the one that is shown are there to be looked at
+  void setRuns(bool there);  // to be looked at: the one that is shown, earlier ones
   bool ended() const { return m_end != End::None; }
   bool cut() const { return m_end == End::Cut; }  // the last run can be gone on with, if it left a checkpoint
   bool resumes() const { return m_checkpoint; }
@@ -128,7 +128,7 @@ class TrainStrip : public QWidget {
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last
   bool m_checkpoint = true, m_resumed = false;       // m_resumed: what runs goes on from one
-  bool m_more = false, m_otherRuns = false;
+  bool m_more = false, m_hasRuns = false;
   std::int64_t m_checkpointStep = 0;
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };

@@ -138,12 +138,11 @@ std::optional<KeptRun> newestKeptRun(const QString& notebook) {
 
 std::optional<KeptRun> keptRun(const QString& notebook, const QString& folder) { return wholeRun(runsOf(notebook), folder); }
 
-bool severalRuns(const QString& notebook) {
+bool hasRuns(const QString& notebook) {
   const QDir root = runsOf(notebook);
   const QStringList all = newestFirst(root);
-  const auto ran = [&](const QString& name) { return QFile::exists(root.filePath(name + QStringLiteral("/run.json"))); };
-  const auto first = std::find_if(all.begin(), all.end(), ran);
-  return first != all.end() && std::any_of(first + 1, all.end(), ran);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const QString& name) { return QFile::exists(root.filePath(name + QStringLiteral("/run.json"))); });
 }
 
 std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& loss) {

@@ -32,7 +32,7 @@ struct KeptRunLine {
   QString folder;  // its name
   QString words;   // when it began, how it ended
 };
-bool severalRuns(const QString& notebook);  // have left anything
+bool hasRuns(const QString& notebook);
 // The runs of the `train` statement of this loss, the newest first; those without a step are left out.
 std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& loss);
 

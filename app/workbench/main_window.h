@@ -220,6 +220,7 @@ class MainWindow : public QMainWindow {
   void refreshCheckpoint(Tab* tab, CellId id);             // what a run of this cell can go on from
   void showKept(Tab* tab);
   void showRuns(Tab* tab, CellId id);
+  void showRuns();  // of the cell that is chosen, else of the first one whose panel has runs
   RunCheckpoint shownCheckpoint(const Tab* tab) const;
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;

@@ -147,6 +147,7 @@ void MainWindow::makeActions() {
   add(
       "run.stop", tr("Stop"), one("Ctrl+."), [this] { workspace().stop(); }, "stop");
   add("run.restart", tr("Restart the engine"), {}, [this] { workspace().startEngine(); });
+  add("run.runs", tr("Runs of this notebook..."), {}, [this] { showRuns(); });
   add("run.check", tr("Numeric check of the gradient"), {}, [this] { checkGradient(); });
   group = tr("Explain");
   // As the buttons of the decision's card, which say what cannot be had by not being there.
@@ -314,8 +315,8 @@ void MainWindow::makeMenus() {
   view->addAction(action(QStringLiteral("view.reset")));
   menu(tr("&Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
                      "-", "cell.remove"});
-  menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.check", "-", "run.pause", "run.stop", "-",
-                    "run.restart"});
+  menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.runs", "run.check", "-", "run.pause",
+                    "run.stop", "-", "run.restart"});
   menu(tr("E&xplain"), {"explain.force", "explain.forbid", "explain.release", "-", "explain.measure"});
   menu(tr("&Tune"), {"tune.start", "-", "tune.pin", "tune.replay", "tune.measure", "-", "tune.profile", "tune.measureDevice"});
   menu(tr("T&ools"), {"tools.go", "tools.palette", "tools.message", "-", "tools.shortcuts", "-", "plot.table", "plot.csv",
@@ -536,7 +537,7 @@ void MainWindow::answer(const QString& key, int index) {
 
 void MainWindow::compareWithDisk() {
   QFile file(m_tab->workspace->path());
-  const std::string onDisk = file.open(QIODevice::ReadOnly) ? file.readAll().toStdString() : std::string();
+  const std::string onDisk = file.open(QIODevice::ReadOnly) ? Workspace::textOf(file.readAll()) : std::string();
   if (onDisk == m_tab->workspace->document().text()) {
     if (m_comparison) m_comparison->close();
     return setStatus("ok", tr("%1 and its file are the same: nothing to compare").arg(m_tab->workspace->name()));

@@ -65,7 +65,7 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
                    .arg(grouped(checkpoint.steps), grouped(steps))
              : QString(),
       steps > checkpoint.steps);
-  v->train()->setRuns(severalRuns(tab->workspace->place()));
+  v->train()->setRuns(hasRuns(tab->workspace->place()));
 }
 
 void MainWindow::showKept(Tab* tab) {
@@ -128,6 +128,22 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
   });
   const QWidget* at = v->train()->runs();
   menu->popup(at->mapToGlobal(QPoint(0, at->height())));
+}
+
+void MainWindow::showRuns() {
+  const auto offers = [](const CellView* v) { return v && v->train() && !v->train()->runs()->isHidden(); };
+  const CellView* v = notebook()->view(notebook()->activeCell());
+  if (!offers(v)) {
+    const auto& cells = notebook()->cells();
+    const auto found = std::find_if(cells.begin(), cells.end(), offers);
+    v = found == cells.end() ? nullptr : *found;
+  }
+  if (!v)
+    return setStatus("warning", m_tab->training != 0 ? tr("A training is under way: its runs are there when it has ended")
+                                                     : tr("No training of this notebook has left a run"));
+  showPage(Page::Author);
+  notebook()->bringIntoSight(v->train());
+  showRuns(m_tab, v->id());
 }
 
 RunCheckpoint MainWindow::shownCheckpoint(const Tab* tab) const {

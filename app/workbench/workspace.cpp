@@ -17,6 +17,7 @@ using namespace protocol;
 
 namespace {
 
+const QByteArray kMark("\xef\xbb\xbf");         // that some editors begin a file of UTF-8 with
 constexpr std::size_t kHistoryBytes = 1 << 20;  // of a journal
 
 std::string_view viewOf(const QByteArray& bytes) { return {bytes.constData(), static_cast<std::size_t>(bytes.size())}; }
@@ -173,14 +174,19 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   Q_EMIT modifiedChanged();
 }
 
+// The mark is the file's, and no part of the notebook.
+std::string Workspace::textOf(const QByteArray& bytes) {
+  return bytes.mid(bytes.startsWith(kMark) ? kMark.size() : 0).toStdString();
+}
+
 Result<Unit> Workspace::open(const QString& path) {
   QFile file(path);
   if (!file.open(QIODevice::ReadOnly))
     return Error{"open", (tr("%1 cannot be read: %2").arg(path, file.errorString())).toStdString(), {}, {}};
-  const std::string text = file.readAll().toStdString();
+  const QByteArray bytes = file.readAll();
   lock(path);
-  m_onDisk = hashOf(text);
-  install(std::make_unique<Document>(text, m_document->revision() + 1), QFileInfo(path).absoluteFilePath());
+  m_onDisk = hashOf(viewOf(bytes));
+  install(std::make_unique<Document>(textOf(bytes), m_document->revision() + 1), QFileInfo(path).absoluteFilePath());
   return Unit{};
 }
 
@@ -257,7 +263,7 @@ void Workspace::checkDisk() {
   const QByteArray bytes = file.readAll();
   if (!m_watcher.files().contains(m_path)) m_watcher.addPath(m_path);
   const Hash hash = hashOf(viewOf(bytes));
-  if (viewOf(bytes) == m_document->text()) {
+  if (textOf(bytes) == m_document->text()) {
     const bool news = hash != m_onDisk || m_diskState != OnDisk::Same;
     m_onDisk = hash;
     if (news) m_document->markSaved();
@@ -307,7 +313,9 @@ Result<Unit> Workspace::save(const QString& path, bool overwrite) {
       return failed("outside", tr("%1 changed on disk since it was read: nothing was written.").arg(name()));
     }
   }
-  const std::string& text = m_document->text();
+  QFile was(m_path);
+  const bool marked = was.open(QIODevice::ReadOnly) && was.read(kMark.size()) == kMark;
+  const std::string text = (marked ? kMark.toStdString() : std::string()) + m_document->text();
   const Hash hadOnDisk = std::exchange(m_onDisk, hashOf(text));  // the watcher may hear of it before this ends
   if (const QString error = writeWhole(target, text); !error.isEmpty()) {
     m_onDisk = hadOnDisk;
@@ -338,9 +346,9 @@ Result<Unit> Workspace::save(const QString& path, bool overwrite) {
 void Workspace::reloadFromDisk() {
   QFile file(m_path);
   if (!file.open(QIODevice::ReadOnly)) return;
-  const std::string text = file.readAll().toStdString();
-  m_onDisk = hashOf(text);
-  m_document->reload(text);
+  const QByteArray bytes = file.readAll();
+  m_onDisk = hashOf(viewOf(bytes));
+  m_document->reload(textOf(bytes));
   m_wasModified = m_document->modified();
   setOnDisk(OnDisk::Same);
   Q_EMIT modifiedChanged();

@@ -38,7 +38,8 @@ class Workspace : public QObject {
   int untitled() const { return m_untitled; }
   void setUntitled(int number) { m_untitled = number; }
   Result<Unit> open(const QString& path);
-  void begin(const QString& path);  // empty; saving makes the file
+  static std::string textOf(const QByteArray& bytes);  // of a notebook's file
+  void begin(const QString& path);                     // empty; saving makes the file
   // A file that changed since it was read is written over only where that is wanted: else an Error of stage "outside".
   Result<Unit> save(const QString& path, bool overwrite = false);
   void reloadFromDisk();

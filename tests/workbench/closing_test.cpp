@@ -29,6 +29,34 @@ TEST_F(Window, SavingIsToTheByteAndClearsTheJournal) {
   EXPECT_FALSE(document().modified());
 }
 
+// The byte order mark of some editors: the file's, and no part of its first cell.
+TEST_F(Window, AFileThatBeginsWithAMarkKeepsItThere) {
+  const std::string mark = "\xef\xbb\xbf";
+  for (const char* end : {"\n", "\r\n"}) {
+    std::string text = std::string("# %% [markdown]") + end + "# # Title" + end + end + "# %%" + end + "let a = 1" + end;
+    write(mark + text);
+    open();
+    ASSERT_EQ(document().text(), text);
+    ASSERT_EQ(window->notebook()->cells().size(), 2u);
+    EXPECT_EQ(cell(0)->kind(), CellKind::Markdown);
+    document().insertCell(0, CellKind::Code, "let b = 2");
+    window->notebook()->followDocument();
+    window->action("file.save")->trigger();
+    EXPECT_EQ(onDisk(), mark + document().text());
+    EXPECT_FALSE(document().modified());
+    EXPECT_TRUE(document().text().starts_with("# %%"));
+    // Read again from disk it is the same, and saved under another name it has the mark there.
+    window->workspace().reloadFromDisk();
+    EXPECT_FALSE(document().modified());
+    ASSERT_TRUE(window->workspace().save(folder.filePath("copy.nf")));
+    QFile copy(folder.filePath("copy.nf"));
+    ASSERT_TRUE(copy.open(QIODevice::ReadOnly));
+    EXPECT_EQ(copy.readAll().toStdString(), mark + document().text());
+    window.reset();
+    QFile::remove(folder.filePath("copy.nf"));
+  }
+}
+
 TEST_F(Window, ClosingWithChangesAsksInTheWindow) {
   open();
   document().replace(0, 0, "# x\n", "Edit");

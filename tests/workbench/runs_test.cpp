@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The runs that lie beside a notebook: an earlier one is looked at and gone on with, one that cannot begin takes nothing away.
+#include <QApplication>
+#include <QClipboard>
+#include <QDir>
+#include <QMenu>
+
+#include "tests/workbench/real_engine.h"
+#include "widgets/basic.h"
+#include "widgets/plots.h"
+#include "widgets/train_strip.h"
+
+namespace nf {
+namespace {
+
+using protocol::CellStatus;
+
+const std::string kLong =
+    "# %%\nlet N = 4\nparam W[N] = normal(0, 1)\nloss L = mean[i] (W[i] - 3)^2\n\n"
+    "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; device = reference }\n";
+
+struct Runs : RealEngine {
+  TrainStrip* strip() { return cell(1)->train(); }
+  // Until it is stopped; the step that its checkpoint has.
+  std::int64_t trainAndStop() {
+    run(1);
+    EXPECT_TRUE(wait([&] { return strip() && window->workspace().runState().step > 50; }));
+    window->action("run.stop")->trigger();
+    EXPECT_TRUE(wait([&] { return !window->workspace().running() && strip()->resumes() && strip()->checkpointStep() > 0; }));
+    return strip()->checkpointStep();
+  }
+  QMenu* menu() {
+    QTest::mouseClick(strip()->runs(), Qt::LeftButton);
+    auto* shown = qobject_cast<QMenu*>(QApplication::activePopupWidget());
+    EXPECT_TRUE(shown);
+    return shown;
+  }
+};
+
+TEST_F(Runs, AnEarlierRunIsLookedAtAndGoneOnWith) {
+  openChecked(kLong);
+  const std::int64_t first = trainAndStop();
+  EXPECT_TRUE(strip()->runs()->isVisible());
+  // Folders are named by the second.
+  QTest::qWait(1100);
+  QTest::mouseClick(strip()->again(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step > 0 && strip()->running(); }));
+  EXPECT_FALSE(strip()->runs()->isVisible());
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step > 50; }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && strip()->resumes(); }));
+  const std::int64_t second = strip()->checkpointStep();
+  ASSERT_NE(second, first);
+  ASSERT_TRUE(strip()->runs()->isVisible());
+  QMenu* runs = menu();
+  ASSERT_TRUE(runs);
+  ASSERT_GE(runs->actions().size(), 4);
+  EXPECT_TRUE(runs->actions()[0]->isChecked());
+  EXPECT_FALSE(runs->actions()[1]->isChecked());
+  EXPECT_TRUE(runs->actions()[0]->text().contains("stopped at step " + grouped(second)))
+      << runs->actions()[0]->text().toStdString();
+  EXPECT_TRUE(runs->actions()[1]->text().contains("stopped at step " + grouped(first))) << runs->actions()[1]->text().toStdString();
+  runs->actions()[1]->trigger();
+  runs->close();
+  ASSERT_TRUE(wait([&] { return strip()->checkpointStep() == first; }));
+  EXPECT_TRUE(strip()->result().contains("run of ")) << strip()->result().toStdString();
+  EXPECT_TRUE(strip()->result().contains(grouped(first))) << strip()->result().toStdString();
+  runs = menu();
+  ASSERT_TRUE(runs);
+  EXPECT_TRUE(runs->actions()[1]->isChecked());
+  // What it learnt is a file of its own.
+  QAction* copy = runs->actions().back();
+  ASSERT_TRUE(copy->isEnabled());
+  copy->trigger();
+  runs->close();
+  EXPECT_TRUE(QFile::exists(QApplication::clipboard()->text())) << QApplication::clipboard()->text().toStdString();
+  // An edit elsewhere leaves the choice as it is.
+  replace("let N = 4\n", "let N = 4\n# more\n");
+  EXPECT_EQ(strip()->checkpointStep(), first);
+  QTest::mouseClick(strip()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(
+      wait([&] { return window->workspace().runState().resumedAt == first && window->workspace().runState().step > first; }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  EXPECT_GT(strip()->checkpointStep(), first);
+}
+
+TEST_F(Runs, OneThatCannotBeginLeavesTheOneBefore) {
+  const auto data = [&](const char* name) { return folder.filePath(name); };
+  QFile file(data("d.csv"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  for (int i = 0; i < 16; ++i) file.write("1,2\n");
+  file.close();
+  openChecked(
+      "# %%\nlet B = 4\ndata D = csv(\"d.csv\")\ninput X[B] = batch D[:, 0]\nparam w = normal(1, 0)\nloss L = mean[b] (w * X[b] - "
+      "3)^2\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; batch = 4; device = reference }\n");
+  const std::int64_t step = trainAndStop();
+  const std::int64_t drawn = strip()->plot()->steps();
+  ASSERT_GT(drawn, 0);
+  ASSERT_TRUE(QFile::rename(data("d.csv"), data("gone.csv")));
+  run(1);
+  ASSERT_TRUE(wait([&] { return !strip()->failure().isEmpty() && strip()->hasCurves(); })) << strip()->result().toStdString();
+  EXPECT_TRUE(strip()->failure().startsWith("Training did not begin")) << strip()->failure().toStdString();
+  EXPECT_TRUE(strip()->failure().contains("d.csv")) << strip()->failure().toStdString();
+  EXPECT_EQ(cell(1)->status(), CellStatus::Error);
+  EXPECT_EQ(strip()->plot()->steps(), drawn);
+  EXPECT_EQ(strip()->checkpointStep(), step);
+  ASSERT_TRUE(strip()->resume()->isVisible());
+  ASSERT_TRUE(QFile::rename(data("gone.csv"), data("d.csv")));
+  QTest::mouseClick(strip()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().resumedAt == step; }));
+  EXPECT_TRUE(strip()->failure().isEmpty());
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
+TEST_F(Runs, AFinishedOneGoesOnWhereMoreStepsAreAskedFor) {
+  std::string text = kLong;
+  text.replace(text.find("100000000"), 9, "30");
+  openChecked(text);
+  run(1);
+  ASSERT_TRUE(wait([&] { return cell(1)->status() == CellStatus::Ok && !window->workspace().running(); }));
+  EXPECT_FALSE(strip()->resume()->isVisible());
+  EXPECT_TRUE(strip()->again()->isVisible());
+  replace("steps = 30", "steps = 45");
+  ASSERT_TRUE(strip()->resume()->isVisible());
+  EXPECT_TRUE(strip()->resume()->toolTip().contains("step 30")) << strip()->resume()->toolTip().toStdString();
+  QTest::mouseClick(strip()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return strip()->result().contains("45 steps, 15 of them"); })) << strip()->result().toStdString();
+  EXPECT_FALSE(strip()->resume()->isVisible());
+  EXPECT_EQ(strip()->plot()->steps(), 45);
+}
+
+}  // namespace
+}  // namespace nf
