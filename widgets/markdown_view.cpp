@@ -43,6 +43,7 @@ void MarkdownView::typeset() {
   m_document.setDefaultFont(m_theme->ui(15));
   m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown, kDialect);
   const Palette& c = m_theme->colors();
+  const auto isCode = [](const QTextBlock& block) { return block.blockFormat().hasProperty(QTextFormat::BlockCodeLanguage); };
   for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next()) {
     QTextCursor cursor(block);
     QTextBlockFormat format = block.blockFormat();
@@ -50,11 +51,18 @@ void MarkdownView::typeset() {
     format.setLineHeight(level > 0 ? 125 : 145, QTextBlockFormat::ProportionalHeight);
     format.setTopMargin(level > 0 && block != m_document.begin() ? 14 : 0);
     format.setBottomMargin(level > 0 ? 4 : 6);
+    const bool code = isCode(block);
+    if (code) {
+      format.setBackground(c.code);
+      format.setLeftMargin(8);
+      format.setNonBreakableLines(false);
+      if (isCode(block.next())) format.setBottomMargin(0);
+    }
     cursor.setBlockFormat(format);
     for (auto it = block.begin(); !it.atEnd(); ++it) {
       const QTextFragment fragment = it.fragment();
       QTextCharFormat chars = fragment.charFormat();
-      QFont font = chars.fontFixedPitch() ? m_theme->mono(13) : m_theme->ui(level == 1 ? 24 : level == 2 ? 18 : 15);
+      QFont font = code || chars.fontFixedPitch() ? m_theme->mono(13) : m_theme->ui(level == 1 ? 24 : level == 2 ? 18 : 15);
       font.setWeight(level > 0 || chars.fontWeight() > QFont::Medium ? QFont::DemiBold : QFont::Normal);
       font.setItalic(chars.fontItalic());
       chars.setFont(font);

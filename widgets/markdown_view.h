@@ -17,6 +17,7 @@ class MarkdownView : public QWidget {
   explicit MarkdownView(const Theme* theme, QWidget* parent = nullptr);
   void setMarkdown(const QString& markdown);
   QString markdown() const { return m_markdown; }
+  const QTextDocument* document() const { return &m_document; }  // as it is set
   // Every place of `text` is tinted; `current`: what is looked at stands in this cell.
   void setFound(const QString& text, QTextDocument::FindFlags how, bool current);
   bool hasHeightForWidth() const override { return true; }

@@ -358,6 +358,9 @@ void MainWindow::saveTo(const QString& path, bool overwrite) {
       refreshMessages();
       return setStatus("error", QString::fromStdString(saved.error().message));
     }
+    // One bar says it, not that and the one that foretold it.
+    m_tab->unwritableHidden = true;
+    refreshMessages();
     return m_messages->ask("save", QString::fromStdString(saved.error().message), {tr("Try again"), tr("Save as...")});
   }
   for (const char* key : {"save", "close", "open"}) m_messages->dismiss(QString::fromLatin1(key));

@@ -8,6 +8,7 @@
 #include <QPushButton>
 #include <QScrollBar>
 #include <QTest>
+#include <QTextBlock>
 #include <QToolButton>
 #include <QTreeWidget>
 
@@ -16,6 +17,7 @@
 #include "tests/widgets/view_fixtures.h"
 #include "widgets/derivation_view.h"
 #include "widgets/formula_view.h"
+#include "widgets/markdown_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 
@@ -338,6 +340,20 @@ TEST_F(Notebook, LinesThatWrapNeverScrollSideways) {
     QTest::qWait(1);
     ASSERT_EQ(editor->horizontalScrollBar()->value(), 0) << i;
   }
+}
+
+TEST_F(Notebook, CodeInWordsIsSetAsCode) {
+  MarkdownView view(&theme);
+  view.setMarkdown("words\n\n```\nlet a = 1\n\n  b\n```\n\nmore");
+  QStringList code;
+  for (QTextBlock block = view.document()->begin(); block.isValid(); block = block.next()) {
+    const bool grounded = block.blockFormat().background().style() != Qt::NoBrush;
+    EXPECT_EQ(grounded, !QStringList({"words", "more"}).contains(block.text())) << block.text().toStdString();
+    if (!grounded || block.text().isEmpty()) continue;
+    code << block.text();
+    EXPECT_EQ(block.begin().fragment().charFormat().font().family(), theme.mono(13).family());
+  }
+  EXPECT_EQ(code, QStringList({"let a = 1", "  b"}));
 }
 
 TEST_F(Notebook, MarkdownIsEditedInPlace) {

@@ -295,6 +295,9 @@ TEST_F(Frame, AFileThatCannotBeWrittenIsSaidWhenItIsOpened) {
   for (const QLabel* l : window->findChildren<QLabel*>()) states << l->text();
   EXPECT_TRUE(states.contains("cannot be written"));
   EXPECT_FALSE(states.contains("saved"));
+  document().replace(0, 0, "# x\n", "Edit");
+  window->action("file.save")->trigger();
+  EXPECT_EQ(window->messages()->shown(), QStringList{"save"}) << "one bar says it";
   window->showTab(0);
   EXPECT_TRUE(window->messages()->key().isEmpty());
 }
