@@ -344,8 +344,9 @@ QString CellView::warning() const {
   return all.isEmpty() ? QString() : all.front();
 }
 
-void CellView::setResultMeaning(std::string meaning) {
+void CellView::setResultMeaning(std::string meaning, bool whole) {
   m_resultMeaning = std::move(meaning);
+  m_hasRun = whole;
   refreshStatus();
 }
 

@@ -88,8 +88,9 @@ class CellView : public QWidget {
   void beginRun(bool behindTraining = false);
   void trainingEnded();                         // what waits behind it runs
   void setInterrupted(const QString& message);  // what ran has ended without a result
-  void setResultMeaning(std::string meaning);   // of a run before this window's; empty: not known
-  bool hasRun() const;                          // or runs: it holds what cannot be made again from its text
+  // Of a run that was read from disk. Empty: not known; `whole`: it came to its end.
+  void setResultMeaning(std::string meaning, bool whole);
+  bool hasRun() const;  // or runs: it holds what cannot be made again from its text
   QString note() const;
   bool stoppedEarly() const;  // it trained, and was stopped before its last step
   bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened

@@ -522,8 +522,8 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
     m_title->setText(tr("Interrupted"));
     m_detail->setText(tr("at step %1").arg(grouped(steps.empty() ? 0 : steps.back().step)));
   }
-  m_detail->setText((m_detail->text().isEmpty() ? QString() : m_detail->text() + QStringLiteral("; ")) +
-                    tr("run of %1").arg(began));
+  m_detail->setText(tr("run of %1").arg(began) +
+                    (m_detail->text().isEmpty() ? QString() : QStringLiteral(": ") + m_detail->text()));
   m_swapList->setNone({});
 }
 

@@ -80,7 +80,7 @@ void MainWindow::showKept(Tab* tab) {
   tab->kept.reset();
   tab->shownRun = run.folder;
   v->train()->show();
-  v->setResultMeaning(run.meaning);
+  v->setResultMeaning(run.meaning, run.done && !run.done->stopped);
   v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
   if (const auto say = std::exchange(tab->whenKept, {})) say(*v->train());
   refreshCheckpoint(tab, v->id());
