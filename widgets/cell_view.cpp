@@ -331,6 +331,11 @@ bool CellView::neverTrained() const { return m_train && m_status == CellStatus::
 
 bool CellView::stoppedEarly() const { return m_train && m_status == CellStatus::Ok && m_hasRun && m_train->cut(); }
 
+bool CellView::runIsOld() const {
+  if (!m_train || !m_train->hasCurves()) return false;
+  return m_running ? m_runMeaning != m_meaning : !m_resultMeaning.empty() && m_resultMeaning != m_meaning;
+}
+
 bool CellView::hasRun() const { return m_hasRun || m_running || m_failed || m_interrupted || (m_train && m_train->hasCurves()); }
 
 QString CellView::failure() const {

@@ -92,6 +92,7 @@ class CellView : public QWidget {
   void setResultMeaning(std::string meaning, bool whole);
   bool hasRun() const;  // or runs: it holds what cannot be made again from its text
   QString note() const;
+  bool runIsOld() const;      // what trains, or has trained, is another text than the one that stands there
   bool stoppedEarly() const;  // it trained, and was stopped before its last step
   bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened
   QString warning() const;    // of the last run of this text, which went on; empty: none

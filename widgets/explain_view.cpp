@@ -39,8 +39,17 @@ QString plusMinus(double us) {
   return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + QString::number(std::abs(us), 'f', 2);
 }
 
+// A decision is part of what is selected if one of its ends is. A place that has no name is part of the operator that holds it, and an
+// access of what carries there the tensor that it reads.
 bool isRelated(const Selection& selection, const FusionDecisionInfo& d) {
-  return !selection.empty() && selection.relation({d.producer, d.consumer}, d.origins) == Selection::Relation::Exact;
+  if (selection.empty()) return false;
+  using Relation = Selection::Relation;
+  if (!selection.tensors().empty()) return selection.relation({d.producer, d.consumer}, d.origins) == Relation::Exact;
+  const Relation producer = selection.relation(d.origins), consumer = selection.relation(d.consumerOrigins);
+  if (producer == Relation::Exact || consumer == Relation::Exact) return true;
+  const bool makes = producer != Relation::None, takes = consumer != Relation::None;
+  const std::string& led = selection.reads();  // what is read there, else what the place is part of making
+  return led.empty() ? makes || takes : (d.producer == led && (makes || takes)) || (d.consumer == led && takes);
 }
 
 class FusionDelegate : public QStyledItemDelegate {
@@ -333,7 +342,11 @@ void ExplainView::showDecision(int i, bool select) {
   if (select) {
     m_pair.emplace(d.producer, d.consumer);
     m_deciding = true;
-    m_selection->select(d.origins, {d.producer, d.consumer});
+    protocol::Origins both = d.origins;
+    both.insert(both.end(), d.consumerOrigins.begin(), d.consumerOrigins.end());
+    std::ranges::sort(both);
+    both.erase(std::ranges::unique(both).begin(), both.end());
+    m_selection->select(both, {d.producer, d.consumer});
     m_deciding = false;
     m_decided = true;
     m_decisionChoice = m_selection->choices();
@@ -346,7 +359,18 @@ void ExplainView::showDecision(int i, bool select) {
 
 // What was selected elsewhere lights up in the tables, too: rows of decisions are tinted, those of nodes selected.
 void ExplainView::markSelection() {
-  if (!m_deciding && m_selection->choices() != m_decisionChoice) m_decided = false;
+  if (!m_deciding && m_selection->choices() != m_decisionChoice) {
+    m_decided = false;
+    const auto* chosen = chosenDecision();
+    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen)) {
+      m_pair.reset();
+      m_marking = true;
+      m_table->setCurrentIndex({});
+      m_marking = false;
+      m_card->clear();
+      Q_EMIT decisionChosen();
+    }
+  }
   m_table->viewport()->update();
   const auto related = relatedDecisions();
   m_card->setRelated(related);

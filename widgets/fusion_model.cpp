@@ -82,7 +82,7 @@ namespace {
 QString signedText(double value, int decimals) {
   if (value == 0) return QStringLiteral("0");
   const double size = std::abs(value);
-  if (size < 0.005) return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'g', 1);
+  if (size < 0.005) decimals = std::min(7, static_cast<int>(-std::floor(std::log10(size))));  // its first digit
   return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'f', size >= 100 ? 1 : decimals);
 }
 
@@ -192,7 +192,8 @@ QVariant FusionModel::headerData(int section, Qt::Orientation orientation, int r
     return static_cast<int>((section == kPair || section == kCategory || section == kState ? Qt::AlignLeft : Qt::AlignRight) |
                             Qt::AlignVCenter);
   if (role != Qt::DisplayRole) return {};
-  const char* names[] = {"#",     "Producer → consumer", "Category", "dT  MB", "dC  MFLOP", "dK", "dT/P_d", "dC/P_c", "dK·L", "",
+  const char* names[] = {"#",     "Producer → consumer", "Category",   "dT  MB",   "dC  MFLOP",
+                         "dK",    "dT/P_d  µs",          "dC/P_c  µs", "dK·L  µs", "",
                          "R  µs", "Measured  µs",        "State"};
   return tr(names[section]);
 }

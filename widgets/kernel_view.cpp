@@ -12,6 +12,7 @@
 #include <QRegularExpression>
 #include <QTextBlock>
 #include <QTextLayout>
+#include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
@@ -468,14 +469,29 @@ void KernelView::showText() {
     text += lineText.replace(QLatin1Char('\t'), QStringLiteral("    ")) + QLatin1Char('\n');
   }
   m_lexer->setCodeLanguage(language());
-  m_code->setReadOnly(false);
-  m_code->setText(text);
-  m_code->setReadOnly(true);
+  const bool another = text != m_code->text();
+  if (another) {
+    m_code->setReadOnly(false);
+    m_code->setText(text);
+    m_code->setReadOnly(true);
+  }
   m_code->recolor();
   m_code->setMarginWidth(0, QStringLiteral("0") + QString::number(std::max(100, m_code->lines())));
   findTags();
   showTags();
   tint();
+  if (another) showTinted();
+}
+
+// Once the tags around it have taken their room.
+void KernelView::showTinted() {
+  if (m_tinted.empty()) return;
+  QTimer::singleShot(0, this, [this] {
+    if (m_tinted.empty()) return;
+    const int line = m_tinted.front(), first = m_code->firstVisibleLine();
+    const int rows = static_cast<int>(m_code->SendScintilla(QsciScintilla::SCI_LINESONSCREEN));
+    if (line < first || line >= first + rows) m_code->setFirstVisibleLine(std::max(0, line - rows / 3));
+  });
 }
 
 void KernelView::setInstances(std::vector<KernelInstance> instances) {
@@ -698,7 +714,7 @@ void KernelView::tint() {
         break;
     }
   }
-  if (!m_tinted.empty() && !m_code->hasFocus()) m_code->ensureLineVisible(m_tinted.front());
+  if (!m_code->hasFocus()) showTinted();
   if (!m_selection->empty())
     for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) {
       if (m_selection->relation(m_kernel.expressionOrigins[i]) != Selection::Relation::Exact) continue;

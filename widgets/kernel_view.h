@@ -89,6 +89,7 @@ class KernelView : public QWidget {
   void findTags();
   void showTags();
   void tint();
+  void showTinted();  // the first line of the selection comes in sight
   void dress();
   void showFacts();
   void fitExpression();

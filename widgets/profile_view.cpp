@@ -37,8 +37,9 @@ class BarDelegate : public QStyledItemDelegate {
     if (option.state & QStyle::State_Selected) p->fillRect(r, c.accentSoft);
     if (index.column() == 0 && option.state & QStyle::State_Selected)
       p->fillRect(QRect(r.left(), r.top(), 3, r.height()), c.accent);
+    const bool now = index.data(ProfileModel::kNowRole).toBool();
     p->setFont(m_theme->mono(12));
-    p->setPen(c.text);
+    p->setPen(now ? c.text : c.hint);
     const QVariant bar = index.data(ProfileModel::kBarRole);
     const QString text = index.data(Qt::DisplayRole).toString();
     if (!bar.isValid()) {
@@ -55,8 +56,10 @@ class BarDelegate : public QStyledItemDelegate {
     const QRect groove(r.left() + 8, r.center().y() - 2, room, 5);
     p->fillRect(groove, c.separator);
     p->fillRect(QRectF(groove.left(), groove.top(), groove.width() * std::clamp(bar.toDouble(), 0.0, 1.0), groove.height()),
-                index.data(ProfileModel::kLimitRole).toBool() ? c.backward : mixed(c.page, c.muted, 0.8));
-    p->setPen(index.data(ProfileModel::kLimitRole).toBool() ? c.text : c.muted);
+                !now                                            ? c.separator
+                : index.data(ProfileModel::kLimitRole).toBool() ? c.backward
+                                                                : mixed(c.page, c.muted, 0.8));
+    p->setPen(!now ? c.hint : index.data(ProfileModel::kLimitRole).toBool() ? c.text : c.muted);
     p->drawText(QRect(groove.right() + 6, r.top(), words - 2, r.height()), Qt::AlignVCenter | Qt::AlignLeft, text);
   }
   QSize sizeHint(const QStyleOptionViewItem&, const QModelIndex&) const override { return {80, 26}; }
@@ -83,6 +86,22 @@ void ProfileModel::setProfile(const protocol::Profile& profile) {
 void ProfileModel::setDevice(std::optional<protocol::DeviceConstants> device) {
   m_device = std::move(device);
   if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
+}
+
+void ProfileModel::setKernels(std::optional<std::set<std::string>> subgraphs) {
+  if (m_kernels == subgraphs) return;
+  m_kernels = std::move(subgraphs);
+  if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
+}
+
+bool ProfileModel::isNow(int row) const {
+  return !m_kernels || m_kernels->contains(m_profile.kernels[static_cast<std::size_t>(row)].subgraph);
+}
+
+bool ProfileModel::isWholeNow() const {
+  for (int row = 0; row < rowCount(); ++row)
+    if (!isNow(row)) return false;
+  return true;
 }
 
 int ProfileModel::rowOf(const std::string& subgraph) const {
@@ -113,6 +132,10 @@ QString ProfileModel::limitOf(int row) const {
   if (r.bandwidth < 0.3 && r.arithmetic < 0.3)
     return tr("Limited by neither ceiling: memory at %1, arithmetic at %2. Latency, order or too little parallel work.")
         .arg(percent(r.bandwidth), percent(r.arithmetic));
+  if (r.arithmetic > 1 && r.arithmetic >= r.bandwidth)
+    return tr("At the peak of arithmetic: as it is written it counts %1 of what was measured, of which the kernel does less. "
+              "Memory at %2.")
+        .arg(percent(r.arithmetic), percent(r.bandwidth));
   if (r.bandwidth >= r.arithmetic)
     return tr("Limited by memory: %1 of its bandwidth, arithmetic at %2.").arg(percent(r.bandwidth), percent(r.arithmetic));
   return tr("Limited by arithmetic: %1 of its peak, memory at %2.").arg(percent(r.arithmetic), percent(r.bandwidth));
@@ -246,11 +269,11 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
     if (!now.isValid()) return;
     const auto& k = m_model->profile().kernels[static_cast<std::size_t>(now.row())];
-    showSentence();
-    if (k.subgraph == m_chosen) return;
+    if (k.subgraph == m_chosen) return showSentence();
     m_chosen = k.subgraph;
     m_counters->choose(m_chosen);
-    Q_EMIT kernelChosen(k.subgraph);
+    showSentence();
+    if (m_model->isNow(now.row())) Q_EMIT kernelChosen(k.subgraph);
   });
   connect(theme, &Theme::changed, this, [this] { showSentence(); });
   setContextMenuPolicy(Qt::ActionsContextMenu);
@@ -367,6 +390,12 @@ void ProfileView::choose(const std::string& subgraph) {
   showSentence();
 }
 
+void ProfileView::setKernels(std::optional<std::set<std::string>> subgraphs) {
+  m_model->setKernels(std::move(subgraphs));
+  showAge();
+  showSentence();
+}
+
 void ProfileView::showAge() {
   const auto& p = m_model->profile();
   if (!m_taken) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
@@ -374,16 +403,21 @@ void ProfileView::showAge() {
   m_header->setDetail(tr("%1, median of %2, %3")
                           .arg(p.training ? tr("in the steps that train") : tr("of a profiled step"),
                                counted(p.runs, tr("step"), tr("steps")),
-                               seconds < 2 ? tr("just now") : tr("%1 ago").arg(agoText(seconds))));
+                               seconds < 2 ? tr("just now") : tr("%1 ago").arg(agoText(seconds))) +
+                      (m_model->isWholeNow() ? QString() : tr(", of an earlier step")));
 }
 
 void ProfileView::showSentence() {
   const int row = m_model->rowOf(m_chosen);
   const bool kernels = m_stack->currentIndex() == kKernels;
   const std::string& why = m_model->profile().timeline.why;
-  const QString limit = row >= 0 ? m_model->limitOf(row) : QString();
-  const QString text =
-      kernels || why.empty() ? limit : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));
+  const QString limit = row >= 0 && m_model->isNow(row) ? m_model->limitOf(row) : QString();
+  const QString text = row >= 0 && !m_model->isNow(row) ? tr("The step has no such kernel any more: it was profiled before the "
+                                                             "notebook or its plan changed. Profile measures the "
+                                                             "step as it is now.")
+                       : kernels || why.empty()
+                           ? limit
+                           : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));
   m_sentence->setText(text);
   m_sentence->setVisible(!text.isEmpty());
   m_bolt->setVisible(!limit.isEmpty() && text == limit);

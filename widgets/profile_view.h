@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "core/protocol/message.h"
 #include "widgets/plots.h"
@@ -28,13 +29,21 @@ class ProfileModel : public QAbstractTableModel {
   Q_OBJECT
  public:
   enum Column { kKernel, kTime, kCalls, kShare, kBandwidth, kArithmetic, kColumns };
-  enum Role { kBarRole = Qt::UserRole + 1, kLimitRole };  // 0..1, or nothing; whether this column limits the kernel
+  enum Role {
+    kBarRole = Qt::UserRole + 1,
+    kLimitRole,
+    kNowRole
+  };  // 0..1, or nothing; whether this column limits the kernel; isNow()
   using QAbstractTableModel::QAbstractTableModel;
   void setProfile(const protocol::Profile& profile);
   void setDevice(std::optional<protocol::DeviceConstants> device);
   const protocol::Profile& profile() const { return m_profile; }
   int rowOf(const std::string& subgraph) const;  // -1: none
-  QString limitOf(int row) const;                // a sentence: what limits the kernel, and by how much
+  // The kernels of the step as it is now; nullopt: not known. What was profiled of others is of an earlier step.
+  void setKernels(std::optional<std::set<std::string>> subgraphs);
+  bool isNow(int row) const;
+  bool isWholeNow() const;
+  QString limitOf(int row) const;  // a sentence: what limits the kernel, and by how much
   PlotTable table() const;
   int rowCount(const QModelIndex& = {}) const override { return static_cast<int>(m_profile.kernels.size()); }
   int columnCount(const QModelIndex& = {}) const override { return kColumns; }
@@ -48,6 +57,7 @@ class ProfileModel : public QAbstractTableModel {
   Rates ratesOf(const protocol::KernelTimeInfo& kernel) const;
   protocol::Profile m_profile;
   QStringList m_names;  // short, each its own
+  std::optional<std::set<std::string>> m_kernels;
   std::optional<protocol::DeviceConstants> m_device;
 };
 
@@ -61,6 +71,7 @@ class ProfileView : public QWidget {
   std::optional<std::chrono::steady_clock::time_point> taken() const { return m_taken; }  // nullopt: there is none
   void setDevice(std::optional<protocol::DeviceConstants> device);
   void choose(const std::string& subgraph);
+  void setKernels(std::optional<std::set<std::string>> subgraphs);
   void setRunning(bool running);
   void clear();
   const ProfileModel* model() const { return m_model; }

@@ -168,8 +168,10 @@ class TensorView::Histogram : public QWidget {
     p.fillRect(QRectF(0, room, width(), 1), c.separator);
     p.setPen(c.muted);
     p.setFont(m_theme->ui(11));
-    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignLeft, significant(slice.min, 2));
-    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignRight, significant(slice.max, 2));
+    int digits = 2;
+    while (slice.min < slice.max && digits < 7 && significant(slice.min, digits) == significant(slice.max, digits)) ++digits;
+    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignLeft, significant(slice.min, digits));
+    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignRight, significant(slice.max, digits));
   }
 
  private:

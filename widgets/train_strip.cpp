@@ -176,7 +176,7 @@ void TrainStrip::showPeer() {
                                                    : tr("not yet faster than %1: median %2 against %3"))
                                            .arg(m_peerName, microsecondsText(ours * 1000), theirs)
                   : since ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
-                          : tr("faster than %1 in its last steps").arg(other));
+                          : tr("median step now faster than %1").arg(other));
   m_peer->setToolTip(tr("From the first step from which the running median, the line drawn, stays below the other's to the end"));
 }
 
@@ -455,10 +455,10 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   const QString steps = grouped(done.steps), seconds = secondsText(done.seconds);
   QString detail;
   if (done.resumed_at > 0)
-    detail = (done.stopped ? tr("stopped after %1 steps, %2 of them in %3 since it was resumed")
+    detail = (done.stopped ? tr("after %1 steps, %2 of them in %3 since it was resumed")
                            : tr("%1 steps, %2 of them in %3 since it was resumed"))
                  .arg(steps, grouped(done.steps - done.resumed_at), seconds);
-  else detail = (done.stopped ? tr("stopped after %1 steps, %2") : tr("%1 steps in %2")).arg(steps, seconds);
+  else detail = (done.stopped ? tr("after %1 steps, %2") : tr("%1 steps in %2")).arg(steps, seconds);
   // An older engine does not tell it.
   if (!done.stopped && done.preparation_ms > 0)
     detail += tr(", after %1 of preparation").arg(secondsText(done.preparation_ms / 1000));

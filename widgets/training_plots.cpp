@@ -125,7 +125,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
   const double words = std::max(widest.horizontalAdvance(QObject::tr("held out 100.0 %")),
-                                widest.horizontalAdvance(QObject::tr("mean loss %1").arg(significant(0.000444, 3))));
+                                widest.horizontalAdvance(QObject::tr("loss %1").arg(significant(0.0004444, 4))));
   const double room = std::min(0.65, (words + 14) / width);
   plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
 }
@@ -447,7 +447,6 @@ void LossPlot::redraw() {
   std::map<std::string, std::pair<QVector<double>, QVector<double>>> numbers;  // evals that are no share: places and values
   std::map<std::string, double> newest;                                        // of them
   double least = HUGE_VAL, most = -HUGE_VAL, last = 0;
-  bool mean = false;  // the last point is one of several steps
   eachBucket(m_steps, m_plot->width(), m_axis, [&](auto begin, auto end) {
     // A single batch says little: the line is the mean of the bucket, between the least and the most of it.
     double sum = 0, weight = 0, lowest = HUGE_VAL, highest = -HUGE_VAL;
@@ -459,9 +458,9 @@ void LossPlot::redraw() {
     }
     x << placeOf(*std::prev(end), m_axis), y << sum / weight;
     low << lowest, high << highest;
-    mean = std::distance(begin, end) > 1;
   });
-  const double shown = y.isEmpty() ? 0 : y.back();
+  // Of the newest step, as the panel says it: the mean at the line's end hangs on how wide the plot is.
+  const double shown = m_steps.empty() ? 0 : *m_steps.back().loss;
   for (const EvalEvent& e : m_evals) {
     if (e.of_inputs) continue;  // one value at the end: no curve, and nothing to take room from the loss's for
     if (e.loss && std::isfinite(*e.loss)) ex << xOf(e.step), ey << *e.loss;
@@ -507,7 +506,7 @@ void LossPlot::redraw() {
       avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
       avoidBox(x[i], std::min(low[i], low[i + 1]), x[i + 1], std::max(high[i], high[i + 1]));
     }
-    addEndLabel((mean ? tr("mean loss %1") : tr("loss %1")).arg(significant(shown, 3)), x.back(), y.back(), c.accent);
+    addEndLabel(tr("loss %1").arg(significant(shown, 4)), x.back(), y.back(), c.accent);
   }
   if (!ex.isEmpty()) {
     auto* held = m_plot->addGraph();

@@ -82,7 +82,15 @@ const TrialInfo* TuneView::trialInUse() const {
   return found;
 }
 
-void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
+bool TuneView::knows(const std::string& subgraph) const {
+  return m_subgraphs.empty() || std::ranges::any_of(m_subgraphs, [&](const SubgraphInfo& s) { return s.id == subgraph; });
+}
+
+void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uint64_t revision) {
+  m_revision = revision;
+  std::set<std::string> ids;
+  for (const SubgraphInfo& s : subgraphs) ids.insert(s.id);
+  m_profile->setKernels(subgraphs.empty() ? std::nullopt : std::optional(std::move(ids)));
   const SubgraphInfo* shown = subgraph();
   const protocol::JsonText before = shown ? shown->inUse : protocol::JsonText();
   m_subgraphs = subgraphs;
@@ -124,6 +132,9 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
     // It was chosen before it had a kernel.
     askKernel(m_asked, false);
+  } else if (row >= 0 && !m_kernel->empty() && m_kernelRevision != m_revision) {
+    // The same kernel, whose lines came from other places now.
+    askKernelAgain();
   }
   // It was chosen before anything was known about its kernel.
   if (m_followed != m_selection->choices()) markSelection();
@@ -239,10 +250,12 @@ void TuneView::askKernel(std::optional<std::uint64_t> number, bool byHand) {
     m_kernel->setPending(QStringLiteral("g%1 c%2").arg(t->generation).arg(t->number));
   m_kernelPending = m_kernelTimer->isActive();
   if (byHand) m_kernelTimer->start();
+  m_kernelRevision = m_revision;
   if (!m_kernelPending) Q_EMIT trialWanted(m_current, number);
 }
 
 void TuneView::askKernelAgain() {
+  m_kernelRevision = m_revision;
   if (!m_current.empty()) Q_EMIT trialWanted(m_current, m_asked);
 }
 

@@ -145,16 +145,20 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
   connect(m_roofline, &RooflinePlot::subgraphChosen, this, &TuneView::pick);
   connect(m_profile, &ProfileView::kernelChosen, this, &TuneView::pick);
   connect(m_profile, &ProfileView::launchChosen, this, [this](const protocol::TimelineSite& site) {
+    if (!knows(site.subgraph)) return;
+    // Its origins are those of the notebook as it was profiled.
+    if (!profileIsNow()) return pick(site.subgraph);
     if (site.subgraph != m_current) chooseSubgraph(site.subgraph);
     if (!site.origins.empty() || !site.operators.empty()) m_selection->select(site.origins, site.operators);
   });
   m_profile->setSelected([this](const protocol::TimelineSite& site) {
-    return !m_selection->empty() && m_selection->relation(site.operators, site.origins) == Selection::Relation::Exact;
+    return !m_selection->empty() && (profileIsNow() || !m_selection->tensors().empty()) &&
+           m_selection->relation(site.operators, site.origins) == Selection::Relation::Exact;
   });
   connect(selection, &Selection::changed, m_profile, &ProfileView::refreshSelected);
   connect(m_profile, &ProfileView::profileWanted, this, &TuneView::profileWanted);
   connect(m_latency, &LatencyPlot::swapChosen, this, [this](const KernelSwapEvent& swap) {
-    if (swap.split) return;
+    if (swap.split || !knows(swap.subgraph)) return;
     if (swap.subgraph != m_current) pick(swap.subgraph);
     chooseTrial(std::nullopt);
   });
@@ -506,6 +510,15 @@ void TuneView::addCounters(const KernelCountersEvent& counters) { m_profile->add
 
 QString TuneView::lineage() const { return m_lineage->text(); }
 QString TuneView::now() const { return m_now->text(); }
+bool TuneView::profileIsNow() const { return m_subgraphs.empty() || m_profile->model()->profile().revision == m_revision; }
+
+void TuneView::setRunOld(bool old) {
+  if (std::exchange(m_runOld, old) == old) return;
+  m_latencyHeader->setDetail(old ? tr("of an earlier text of the notebook; median, min and max")
+                                 : tr("median, min and max; loss below"));
+  for (QWidget* plot : {static_cast<QWidget*>(m_latency), static_cast<QWidget*>(m_loss)}) setGreyed(plot, old);
+}
+
 QString TuneView::spent() const { return m_spent->text(); }
 QString TuneView::reason() const { return m_reason->isHidden() ? QString() : m_reason->text(); }
 QString TuneView::ceilings() const { return m_roofHeader->detail(); }

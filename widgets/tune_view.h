@@ -39,7 +39,9 @@ class TuneView : public QWidget {
   Q_OBJECT
  public:
   TuneView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
-  void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
+  // `revision`: of the notebook, which the origins in all that the engine answers are of.
+  void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs, std::uint64_t revision = 0);
+  void setRunOld(bool old);  // the text that the run was of has changed since
   void setTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);
   void setSpace(const protocol::Space& space);
   void setKernel(const protocol::Kernel& kernel);
@@ -139,7 +141,9 @@ class TuneView : public QWidget {
   void showBudget();
   void showTried(const std::string& subgraph);
   void markSelection();
-  void pick(const std::string& id);  // by a person: what it came from is selected everywhere
+  void pick(const std::string& id);               // by a person: what it came from is selected everywhere
+  bool knows(const std::string& subgraph) const;  // or nothing is known yet
+  bool profileIsNow() const;
   const protocol::SubgraphInfo* subgraph() const;
   const protocol::TrialInfo* trialNumbered(std::uint64_t number) const;
   // The playhead's trial, or the best one where none was chosen.
@@ -155,6 +159,8 @@ class TuneView : public QWidget {
   std::vector<protocol::TrialInfo> m_trialList;
   std::map<std::string, double> m_fastest;                  // microseconds, of the kernels whose trials have been shown
   std::set<std::pair<std::string, std::string>> m_swapped;  // by the run: subgraph, schedule
+  std::uint64_t m_revision = 0, m_kernelRevision = 0;       // of the subgraphs; that the kernel was asked for at
+  bool m_runOld = false;
   std::string m_current;
   std::string m_tried;           // the kernel that the search is at
   std::uint64_t m_followed = 0;  // choice of the selection that led to it, or that it came after

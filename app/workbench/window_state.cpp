@@ -283,6 +283,7 @@ void MainWindow::refreshTitle() {
 }
 
 void MainWindow::refreshOutline() {
+  m_tune->setRunOld(std::ranges::any_of(m_tab->notebook->cells(), [](const CellView* v) { return v->runIsOld(); }));
   std::vector<OutlineView::CellLine> lines;
   int number = 0;
   for (const Cell& cell : m_tab->workspace->document().cells()) {

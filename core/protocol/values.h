@@ -364,9 +364,9 @@ struct FusionDecisionInfo {
   double repeats = 1;                      // in a step: passes of the loops around, which R counts
   std::optional<Measured> measuredSaving;  // of one pass: by an A/B, or of Reverted what turned it
   std::string parts;                       // what its kernels compute, fused or not: what was measured of others is not of these
-  Origins origins;
+  Origins origins, consumerOrigins;        // of the operators that make the producer, the consumer
   NF_FIELDS(FusionDecisionInfo, id, producer, consumer, category, producerClass, consumerClass, dT, dC, dK, R, traffic, arithmetic,
-            recomputed, state, why, flips, curve, repeats, measuredSaving, parts, origins);
+            recomputed, state, why, flips, curve, repeats, measuredSaving, parts, origins, consumerOrigins);
 };
 
 // ---------------------------------------------------------------- devices

@@ -84,6 +84,7 @@ struct KernelRow {
 struct Run {
   Json settings, done;
   std::vector<StepRow> steps;
+  std::vector<protocol::StepTime> times;  // of the samples that were told while it ran, which curves elsewhere are drawn of
   std::vector<Json> swaps;
   std::map<std::string, KernelRow> kernels;  // by subgraph
   std::vector<ReportChart::Point> accuracy, heldOutLoss;
@@ -112,7 +113,13 @@ Result<Run> readRun(const std::string& folder) {
     at = end + 1;
     if (!e.is_object()) continue;
     const std::string kind = text(e, "event");
-    if (kind == "kernel_swap") {
+    if (kind == "step") {
+      const auto step = static_cast<std::int64_t>(real(e, "step"));
+      // What a lost device took along was made again.
+      while (!run.times.empty() && run.times.back().step >= step) run.times.pop_back();
+      if (real(e, "ms") > 0)
+        run.times.push_back({step, real(e, "ms"), std::max<std::int64_t>(1, static_cast<std::int64_t>(real(e, "steps")))});
+    } else if (kind == "kernel_swap") {
       KernelRow& k = run.kernels[text(e, "subgraph")];
       k.name = text(e, "name");
       ++k.swaps;
@@ -208,12 +215,11 @@ std::string latencyOf(const Run& run, const ReportOptions& options) {
   if (options.peerStepMilliseconds) {
     const double peer = *options.peerStepMilliseconds;
     chart.references.push_back({peer, options.peerName + ", " + number(peer, 3) + " ms", false});
-    std::vector<protocol::StepTime> times;
-    for (const StepRow& row : run.steps)
-      if (row.milliseconds > 0) times.push_back({row.step, row.milliseconds});
-    const auto against = protocol::againstPeer(times, peer);
-    if (against && against->from) {
-      const auto at = std::find_if(run.steps.begin(), run.steps.end(), [&](const StepRow& s) { return s.step >= *against->from; });
+    const auto against = protocol::againstPeer(run.times, peer);
+    const auto at = against && against->from ? std::find_if(run.steps.begin(), run.steps.end(),
+                                                            [&](const StepRow& s) { return s.step >= *against->from; })
+                                             : run.steps.end();
+    if (at != run.steps.end()) {
       chart.rings.push_back({at->seconds, std::min(peer, at->milliseconds)});
       crossing = "<p>Faster than " + htmlEscaped(options.peerName) + "'s step from step " + std::to_string(at->step) + " on, " +
                  number(at->seconds) + " s after training began: the running median stays below it to the end.</p>\n";

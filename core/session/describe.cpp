@@ -149,10 +149,19 @@ DecidedParts::Kernels& DecidedParts::kernelsOf(const Program& program) {
     for (const OperatorId op : program.groups[g].operators) {
       kernels.parts.back().push_back(structuralHash(program, op));
       for (const TensorId t : writesOf(program, op))
-        if (t.valid()) kernels.makers.emplace(program[t].name, g);
+        if (t.valid()) {
+          kernels.makers.emplace(program[t].name, g);
+          kernels.origins.emplace(program[t].name, program[op].origin);
+        }
     }
   }
   return kernels;
+}
+
+OriginId DecidedParts::consumerOrigin(const FusionDecision& d) {
+  const auto& origins = kernelsOf(d.body ? *d.body : m_fused).origins;
+  const auto found = origins.find(d.consumer);
+  return found == origins.end() ? OriginId() : found->second;
 }
 
 std::string DecidedParts::of(const FusionDecision& d) {
@@ -268,15 +277,17 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
     for (const Diagnostic& d : notebook.diagnostics)
       if (d.severity == Severity::Error && inside(d.span)) info.status = protocol::CellStatus::Error;
     TensorId last;
-    std::int64_t flops = 0;
+    std::int64_t flops = 0, makers = 0;
     for (const TensorId t : cell.defines) {
       info.defines.push_back(p[t].name);
       if (!made[t.value].valid()) continue;
       last = t;
+      ++makers;
       flops += flopsOf(p, made[t.value]);
     }
     if (last.valid() && info.status != protocol::CellStatus::Error)
-      info.summary = p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " + flopsText(flops);
+      info.summary = p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " +
+                     (makers == 1 ? flopsText(flops) : flopsText(flopsOf(p, made[last.value])) + ", the cell " + flopsText(flops));
     for (const TensorId t : cell.shows) info.shows.push_back(p[t].name);
     for (const Unsound& u : notebook.unsound)
       if (inside(u.span) && !u.uses.empty() && std::find(info.waits.begin(), info.waits.end(), u.uses) == info.waits.end())

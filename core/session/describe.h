@@ -35,11 +35,14 @@ class DecidedParts {
  public:
   explicit DecidedParts(const Program& fused) : m_fused(fused) {}
   std::string of(const FusionDecision& decision);
+  // Of what makes the consumer; not valid where nothing of that name is made.
+  OriginId consumerOrigin(const FusionDecision& decision);
 
  private:
   struct Kernels {
     std::unordered_multimap<std::string, std::size_t> makers;  // groups by what they make
     std::vector<std::vector<Hash>> parts;                      // by group
+    std::unordered_map<std::string, OriginId> origins;         // by what is made
   };
   Kernels& kernelsOf(const Program& program);
   const Program& m_fused;

@@ -507,6 +507,8 @@ void Engine::answerFusion(protocol::RequestId id) {
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
       protocol::FusionDecisionInfo& info = report.decisions.back();
       info.parts = parts.of(d);
+      if (const OriginId origin = parts.consumerOrigin(d); origin.valid())
+        info.consumerOrigins = revision->spans().of(d.body ? *d.body : *(*stages)->fused, origin);
       if (const auto saving = m_jobs.measuredSaving(d, info.parts)) info.measuredSaving = saving;
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <string>
 
 #include "core/protocol/message.h"
@@ -222,7 +223,9 @@ inline protocol::FusionReport fusion(std::uint64_t revision) {
     FusionCurve curve{"H", {}, {}};
     for (int h = 14; h <= 40; ++h) curve.x.push_back(h), curve.rewardSeconds.push_back((23 - h) * 1e-7);
     d.curve = curve;
-    d.origins = {0, 3};
+    // Those of the graph's nodes.
+    const std::map<std::string, Origins> origins{{"Y", {0}}, {"L", {3}}, {"d(L)/d(Y)", {3}}, {"d(L)/d(W)", {0, 2}}, {"W <-", {5}}};
+    d.origins = origins.at(producer), d.consumerOrigins = origins.at(consumer);
     r.decisions.push_back(d);
   };
   decision("d(L)/d(W)", "W <-", "Many+Many", 1.2e6, 0, 1, FusionState::Accepted, "The weight gradient is used once, in place.");

@@ -2,6 +2,8 @@
 // A kernel and the profile: lines and the tokens they came from, candidates side by side, facts and tags.
 #include <gtest/gtest.h>
 
+#include <Qsci/qsciscintilla.h>
+
 #include <QComboBox>
 #include <QHeaderView>
 #include <QLabel>
@@ -16,7 +18,9 @@
 
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/view_fixtures.h"
+#include "widgets/basic.h"
 #include "widgets/kernel_view.h"
+#include "widgets/plots.h"
 #include "widgets/profile_view.h"
 #include "widgets/tune_view.h"
 
@@ -245,6 +249,33 @@ TEST_F(Tuning, APinnedKernelThatWasNotMeasuredShowsNoOtherTrial) {
   EXPECT_TRUE(view.replay()->isEnabled());
 }
 
+// Also where somebody has clicked into the form that was shown before.
+TEST_F(Tuning, AnotherFormOfTheKernelShowsTheSelectionsFirstLine) {
+  KernelView view(&theme, &selection);
+  view.resize(700, 500);
+  view.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
+  Kernel k = capsule::kernel("aa01", 1);
+  KernelTextInfo loops{"loops", "", {}}, llvm{"llvm", "", {}};
+  for (int i = 0; i < 400; ++i) {
+    loops.text += "line\n", loops.lineOrigins.push_back(i == 10 ? Origins{1} : Origins{0});
+    llvm.text += "load\n", llvm.lineOrigins.push_back(i == 300 ? Origins{1} : Origins{0});
+  }
+  k.texts = {loops, llvm};
+  view.setKernel(k);
+  view.showLanguage("loops");
+  auto* code = view.findChild<QsciScintilla*>();
+  ASSERT_TRUE(code);
+  code->setFocus();
+  selection.select({1});
+  view.showLanguage("llvm");
+  ASSERT_EQ(view.tintedLines(), std::vector<int>{300});
+  EXPECT_TRUE(QTest::qWaitFor([&] {
+    const int first = code->firstVisibleLine();
+    return first <= 300 && 300 < first + static_cast<int>(code->SendScintilla(QsciScintilla::SCI_LINESONSCREEN));
+  })) << code->firstVisibleLine();
+}
+
 // Whatever form was looked at last, and of every kernel that follows.
 TEST_F(Tuning, MachineCodeIsTheFormNearestToTheDevice) {
   KernelView view(&theme, &selection);
@@ -267,6 +298,71 @@ TEST_F(Tuning, MachineCodeIsTheFormNearestToTheDevice) {
   view.showLanguage("loops");
   view.setKernel(k);
   EXPECT_EQ(view.language(), "loops");
+}
+
+// A profile of kernels that the step has no more says so, and its rows choose nothing.
+TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs(), 1);
+  view.setProfile(capsule::profile(1, false));
+  ProfileView* profile = view.profile();
+  EXPECT_FALSE(profile->age().contains("earlier")) << profile->age().toStdString();
+  view.chooseSubgraph("aa01");
+  auto now = capsule::subgraphs();
+  const auto gone = std::find_if(now.begin(), now.end(), [](const auto& s) { return s.id == "bb02"; });
+  ASSERT_NE(gone, now.end());
+  gone->id = "dd04";
+  view.setSubgraphs(now, 2);
+  EXPECT_TRUE(profile->age().endsWith(", of an earlier step")) << profile->age().toStdString();
+  EXPECT_FALSE(profile->model()->isNow(0));
+  EXPECT_TRUE(profile->model()->isNow(1));
+  profile->table()->setFocus();
+  QTest::keyClick(profile->table(), Qt::Key_Home, Qt::ControlModifier);
+  EXPECT_EQ(view.current(), "aa01") << "no half of the page goes with it";
+  EXPECT_TRUE(profile->sentence().startsWith("The step has no such kernel any more")) << profile->sentence().toStdString();
+  QTest::keyClick(profile->table(), Qt::Key_Down);
+  EXPECT_FALSE(profile->sentence().startsWith("The step has no such")) << profile->sentence().toStdString();
+  view.setSubgraphs(capsule::subgraphs(), 3);
+  EXPECT_FALSE(profile->age().contains("earlier")) << profile->age().toStdString();
+  // And the curves of a run of another text.
+  view.setRunOld(true);
+  EXPECT_TRUE(isGreyed(view.latency()) && isGreyed(view.loss()));
+  view.setRunOld(false);
+  EXPECT_FALSE(isGreyed(view.latency()) || isGreyed(view.loss()));
+}
+
+// The same kernel, after an edit: its lines came from other places of the source now.
+TEST_F(Tuning, AKernelIsAskedForAgainWhereTheNotebookIsAnother) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  int asked = 0;
+  QObject::connect(&view, &TuneView::trialWanted, &view, [&] { ++asked; });
+  view.setSubgraphs(capsule::subgraphs(), 1);
+  view.chooseSubgraph("aa01");
+  view.setKernel(capsule::kernel("aa01", 1));
+  const int before = asked;
+  view.setSubgraphs(capsule::subgraphs(), 1);
+  EXPECT_EQ(asked, before);
+  view.setSubgraphs(capsule::subgraphs(), 2);
+  EXPECT_EQ(asked, before + 1);
+  view.setSubgraphs(capsule::subgraphs(), 2);
+  EXPECT_EQ(asked, before + 1);
+}
+
+// More is counted as the expression is written than the kernel has to do.
+TEST_F(Tuning, NothingIsFasterThanThePeak) {
+  ProfileModel model;
+  DeviceConstants device;
+  device.bandwidth = 20e9, device.flopRate = 100e9, device.launchSeconds = 2e-6;
+  model.setDevice(device);
+  Profile p = capsule::profile(1, true);
+  p.kernels[0].flops = static_cast<std::int64_t>(p.kernels[0].us * 1e-6 * 120e9);
+  model.setProfile(p);
+  EXPECT_EQ(model.limitOf(0).section(QLatin1Char('.'), 0, 0),
+            "At the peak of arithmetic: as it is written it counts 120 % of what was measured, of which the kernel does less");
 }
 
 TEST_F(Tuning, TheProfileIsATableWithASentence) {

@@ -247,7 +247,7 @@ TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
   strip.setCheckpoint(true, 278);
   strip.setLost();
   EXPECT_EQ(strip.detail(), "newest checkpoint: step 278; ended with the engine; the curve is what arrived");
-  EXPECT_EQ(strip.resume()->toolTip(), "Go on from the newest checkpoint, that of step 278");
+  EXPECT_EQ(strip.resume()->toolTip(), "Go on from the checkpoint of step 278");
   strip.start(true);
   EXPECT_TRUE(strip.detail().startsWith("going on from step 278")) << strip.detail().toStdString();
   RunState state;
@@ -263,7 +263,7 @@ TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
   DoneEvent done;
   done.steps = 730, done.resumed_at = 250, done.seconds = 4, done.stopped = true;
   strip.setDone(done);
-  EXPECT_EQ(strip.result(), "Stopped stopped after 730 steps, 480 of them in 4.0 s since it was resumed");
+  EXPECT_EQ(strip.result(), "Stopped after 730 steps, 480 of them in 4.0 s since it was resumed");
   done.steps = 900, done.stopped = false;
   strip.setDone(done);
   EXPECT_EQ(strip.result(), "Trained 900 steps, 650 of them in 4.0 s since it was resumed");

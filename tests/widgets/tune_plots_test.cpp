@@ -119,8 +119,8 @@ TEST_F(Tuning, ALossOfZeroLeavesTheAxisLogarithmic) {
   EXPECT_EQ(plot.findChild<QCustomPlot*>()->yAxis->scaleType(), QCPAxis::stLogarithmic);
 }
 
-// Beside the panel's loss, which is the newest step's.
-TEST_F(Tuning, TheEndOfALossCurveSaysWhereItIsAMean) {
+// As the panel's loss is: the mean that is drawn there hangs on how wide the plot is.
+TEST_F(Tuning, TheEndOfALossCurveSaysTheNewestStepsLoss) {
   LossPlot plot(&theme, false);
   plot.resize(700, 260);
   plot.show();
@@ -135,9 +135,9 @@ TEST_F(Tuning, TheEndOfALossCurveSaysWhereItIsAMean) {
     return texts.join('|');
   };
   plot.setRun(steps, {});
-  EXPECT_EQ(label(), "mean loss 3.00");
+  EXPECT_EQ(label(), "loss 2.000");
   plot.setRun({steps.begin(), steps.begin() + 3}, {});
-  EXPECT_EQ(label(), "loss 4.00");
+  EXPECT_EQ(label(), "loss 4.000");
 }
 
 TEST_F(Tuning, TickLabelsNeverRepeat) {

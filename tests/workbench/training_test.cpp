@@ -174,7 +174,7 @@ TEST_F(Window, StopStops) {
   ASSERT_TRUE(wait([&] { return window->action("run.stop")->isEnabled(); }));
   window->action("run.stop")->trigger();
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
-  EXPECT_TRUE(cell(3)->train()->detail().contains("stopped"));
+  EXPECT_TRUE(cell(3)->train()->result().startsWith("Stopped after ")) << cell(3)->train()->result().toStdString();
 }
 
 }  // namespace
