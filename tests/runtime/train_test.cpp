@@ -17,6 +17,7 @@
 #include <tuple>
 
 #include "core/device/reference_backend.h"
+#include "core/protocol/latency.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/report.h"
@@ -180,6 +181,33 @@ TEST(Train, StaticResumeIsBitIdentical) {
   EXPECT_EQ(resumed->step, 60);
   EXPECT_EQ(whole->tensors, resumed->tensors);
   EXPECT_GE(whole->tensors.size(), 4u) << "weights, two moments, the step counter";
+}
+
+// By the samples that every view was told, not by steps that it was not.
+TEST(Train, AReportCrossesTheOtherSystemWhereTheCurvesDo) {
+  const fakes::Folder folder;
+  auto run = RunFolder::create(folder.path("out"));
+  ASSERT_TRUE(run.ok()) << run.error().message;
+  for (int i = 1; i <= 100; ++i) {
+    StepRow row;
+    row.step = i, row.milliseconds = 1, row.seconds = i * 1e-3;
+    (*run)->addStep(row);
+  }
+  std::vector<protocol::StepTime> told;
+  for (const auto& [step, ms, steps] : {std::tuple{40, 20.0, 40}, {100, 1.0, 60}}) {
+    protocol::StepEvent e;
+    e.step = step, e.ms = e.ms_min = e.ms_max = ms, e.steps = steps, e.loss = 1, e.seconds = step * 1e-3;
+    (*run)->addEvent(protocol::encode(e));
+    told.push_back({step, ms, steps});
+  }
+  (*run)->flush();
+  std::ofstream((*run)->file("run.json")) << "{}";
+  const auto against = protocol::againstPeer(told, 10.5);
+  ASSERT_TRUE(against && against->from);
+  ASSERT_EQ(*against->from, 41);
+  const auto html = htmlReport((*run)->path(), {"Digits", 10.5, "PyTorch"});
+  ASSERT_TRUE(html.ok()) << html.error().message;
+  EXPECT_NE(html->find("from step 41 on"), std::string::npos);
 }
 
 // Steps are of the whole training, times of what the run made itself: both say from where.
