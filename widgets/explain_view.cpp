@@ -223,7 +223,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->sortByColumn(-1, Qt::AscendingOrder);
   m_table->horizontalHeader()->setHighlightSections(false);
   m_table->horizontalHeader()->setFont(theme->ui(12, QFont::DemiBold));
-  const int widths[] = {40, 190, 96, 84, 92, 46, 74, 74, 66, 84, 74, 132, 140};
+  const int widths[] = {40, 190, 96, 78, 90, 42, 90, 90, 76, 70, 72, 132, 126};
   for (int i = 0; i < FusionModel::kColumns; ++i) m_table->setColumnWidth(i, widths[i]);
   m_table->horizontalHeader()->setSectionResizeMode(FusionModel::kPair, QHeaderView::Stretch);
   m_table->horizontalHeader()->setMinimumSectionSize(30);
@@ -301,7 +301,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
 
 // A narrow table is scrolled sideways: what was decided comes first there, the terms of R, which the card draws as well, last.
 void ExplainView::fitTable() {
-  constexpr int kAll = 1148;  // px
+  constexpr int kAll = 1192;  // px
   constexpr int kPairWidth = 190;
   using M = FusionModel;
   constexpr int kFirst[M::kColumns] = {M::kNumber,  M::kPair, M::kState,   M::kBar,       M::kReward, M::kMeasured, M::kCategory,

@@ -384,7 +384,8 @@ void TrainStrip::setState(const protocol::RunState& s) {
     showStep({*s.stepMs, *s.stepMsLow, *s.stepMsHigh, s.samples}, tr("median step"));
   else if (drawn && drawn->steps >= kFewest) showStep(*drawn, tr("median step"));
   showPeer();
-  if (s.loss) sayLoss(*s.loss);
+  // The newest state may be newer than the newest sample, which the curve ends with.
+  if (s.loss && m_lossPlot->points() == 0) sayLoss(*s.loss);
 }
 
 void TrainStrip::showStep(const protocol::StepSpread& spread, const QString& name) {
