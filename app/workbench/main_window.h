@@ -133,6 +133,7 @@ class MainWindow : public QMainWindow {
     bool closeWhenEnded = false;  // what it trains
     std::optional<KeptRun> kept;  // waits for the first analysis
     QString shownRun;             // the folder of the run of a panel that was read from disk; empty: the newest, of this window
+    QString resumedRun;           // the same, of the run that the newest one was to go on from
     std::function<void(TrainStrip&)> whenKept;  // to be said beside the run that is read from disk
   };
   static constexpr int kLayoutVersion = 2;

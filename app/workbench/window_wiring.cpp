@@ -285,7 +285,7 @@ void MainWindow::connectRun(Tab* tab) {
   connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell, bool resumed) {
     tab->interrupted = tab->trained = 0;
     tab->kept.reset();
-    tab->shownRun.clear();
+    tab->resumedRun = std::exchange(tab->shownRun, {});
     tab->whenKept = {};
     tab->engineLost.clear();
     if (tab == m_tab) refreshMessages();
@@ -421,9 +421,10 @@ void MainWindow::connectRun(Tab* tab) {
     if (s) refreshCheckpoint(tab, tab->training), s->setError(message, place);
     ended(CellStatus::Error, s ? QString() : message);  // the strip says it already
     // What was learnt before stands there again.
-    if (!s || !tab->workspace->steps().empty()) return;
+    const bool another = tab->workspace->awaitsStep() && !tab->resumedRun.isEmpty();
+    if (!s || !(tab->workspace->steps().empty() || another)) return;
     tab->whenKept = [message, place](TrainStrip& kept) { kept.setRefused(message, place); };
-    lookForKept(tab);
+    lookForKept(tab, another ? tab->resumedRun : QString());
   });
 }
 

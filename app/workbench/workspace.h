@@ -133,6 +133,7 @@ class Workspace : public QObject {
   void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
 
   // `resume`: training goes on from this checkpoint, "newest" or a file; empty: from the first step.
+  bool awaitsStep() const { return m_resuming; }  // of a run that goes on from a checkpoint
   void runCell(std::uint32_t cell, bool train, const QString& resume = {});
   void runAll();
   void stop();

@@ -19,6 +19,11 @@ const std::string kLong =
     "# %%\nlet N = 4\nparam W[N] = normal(0, 1)\nloss L = mean[i] (W[i] - 3)^2\n\n"
     "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; device = reference }\n";
 
+const std::string kReadsData =
+    "# %%\nlet B = 4\ndata D = csv(\"d.csv\")\ninput X[B] = batch D[:, 0]\nparam w = normal(1, 0)\nloss L = mean[b] (w * X[b] - "
+    "3)^2\n\n"
+    "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; batch = 4; device = reference }\n";
+
 struct Runs : RealEngine {
   TrainStrip* strip() { return cell(1)->train(); }
   // Until it is stopped; the step that its checkpoint has.
@@ -91,10 +96,7 @@ TEST_F(Runs, OneThatCannotBeginLeavesTheOneBefore) {
   ASSERT_TRUE(file.open(QIODevice::WriteOnly));
   for (int i = 0; i < 16; ++i) file.write("1,2\n");
   file.close();
-  openChecked(
-      "# %%\nlet B = 4\ndata D = csv(\"d.csv\")\ninput X[B] = batch D[:, 0]\nparam w = normal(1, 0)\nloss L = mean[b] (w * X[b] - "
-      "3)^2\n\n"
-      "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; batch = 4; device = reference }\n");
+  openChecked(kReadsData);
   const std::int64_t step = trainAndStop();
   const std::int64_t drawn = strip()->plot()->steps();
   ASSERT_GT(drawn, 0);
@@ -113,6 +115,31 @@ TEST_F(Runs, OneThatCannotBeginLeavesTheOneBefore) {
   EXPECT_TRUE(strip()->failure().isEmpty());
   window->action("run.stop")->trigger();
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
+// Nor does it put another one in the place of the one that was to go on.
+TEST_F(Runs, AnEarlierOneThatCannotGoOnStaysTheOneThatIsShown) {
+  QFile file(folder.filePath("d.csv"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  for (int i = 0; i < 16; ++i) file.write("1,2\n");
+  file.close();
+  openChecked(kReadsData);
+  const std::int64_t first = trainAndStop();
+  QTest::qWait(1100);
+  QTest::mouseClick(strip()->again(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return strip()->running() && window->workspace().runState().step > 50; }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && strip()->resumes() && strip()->checkpointStep() != first; }));
+  QMenu* runs = menu();
+  ASSERT_TRUE(runs);
+  runs->actions()[1]->trigger();
+  runs->close();
+  ASSERT_TRUE(wait([&] { return strip()->checkpointStep() == first; }));
+  ASSERT_TRUE(QFile::remove(file.fileName()));
+  QTest::mouseClick(strip()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return strip()->failure().startsWith("Training did not begin"); })) << strip()->result().toStdString();
+  EXPECT_EQ(strip()->checkpointStep(), first);
+  EXPECT_TRUE(strip()->resume()->isVisible());
 }
 
 TEST_F(Runs, AFinishedOneGoesOnWhereMoreStepsAreAskedFor) {
