@@ -71,7 +71,8 @@ void CellView::greyResult() {
   const bool failed = std::any_of(m_shows.begin(), m_shows.end(), [this](const QString& show) {
     return !isAnswered(show) && m_failures.contains(show) && m_expressions.contains(show);
   });
-  setGreyed(m_pages, m_checking || hidden || failed || (m_pages->currentIndex() == 3 && old));
+  setGreyed(m_pages,
+            m_checking || hidden || failed || (m_pages->currentIndex() == 3 && old) || (m_pages->currentIndex() == 2 && proves()));
   setGreyed(m_definitions, m_checking || hidden || failed);
 }
 
@@ -186,6 +187,7 @@ void CellView::setExpression(const protocol::Expression& expression) {
     return;
   m_failures.erase(name);
   m_expressions[name] = expression;
+  if (!isProving(expression.terms)) m_proved[name] = expression.terms;
   followAge();
   greyResult();
   refreshResult();
@@ -298,7 +300,11 @@ void CellView::refreshResult() {
     else if (found == m_expressions.end()) waiting << tr("%1 is being derived").arg(show);
     if (found == m_expressions.end()) continue;
     for (const auto& f : found->second.formulas) formulas.push_back(f);
-    terms.insert(terms.end(), found->second.terms.begin(), found->second.terms.end());
+    // While a proof is under way the derivation before it stays, grey: no page of a cell collapses at a keystroke.
+    const auto before = m_proved.find(show);
+    const bool proving = isProving(found->second.terms) && before != m_proved.end();
+    const auto& shown = proving ? before->second : found->second.terms;
+    terms.insert(terms.end(), shown.begin(), shown.end());
   }
   m_formula->setFormulas(std::move(formulas));
   showSource(m_source, ownSource(), m_theme->colors());

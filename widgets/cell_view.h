@@ -200,6 +200,7 @@ class CellView : public QWidget {
   QStringList m_shows, m_diagnosticTexts;
   int m_errors = 0;
   std::map<QString, protocol::Expression> m_expressions;
+  std::map<QString, std::vector<protocol::GradientTermInfo>> m_proved;  // the newest derivation of each that is whole
   struct Failure {
     std::uint64_t revision;
     QString message;

@@ -681,6 +681,7 @@ void Elaborator::run(const Ast& notebook) {
             d.span.begin <= notebook.stmts[ref].span.end)
           m_misread.insert(notebook.stmts[ref].span.begin);
   prepareBatch(notebook);
+  std::vector<std::size_t> cellOfLoop;
   for (const Cell& cell : notebook.cells) {
     CellInfo info;
     info.kind = cell.markdown ? CellInfo::Kind::Markdown : CellInfo::Kind::Code;
@@ -691,8 +692,16 @@ void Elaborator::run(const Ast& notebook) {
     info.shows = std::move(m_shown);
     for (const StmtRef ref : cell.statements) info.hasTrain = info.hasTrain || notebook.stmts[ref].kind == StmtKind::Train;
     for (std::size_t t = before; t < m_out.program.tensors.size(); ++t) info.defines.push_back(TensorId(t));
+    cellOfLoop.resize(m_out.program.loops.size(), m_out.cells.size());
     m_out.cells.push_back(std::move(info));
   }
+  // What a loop carries last is made where it is first read, and yet is its loop's.
+  for (std::size_t l = 0; l < cellOfLoop.size(); ++l)
+    for (const Loop::Carried& carried : m_out.program.loops[l].carried) {
+      if (!carried.last.valid()) continue;
+      for (CellInfo& reader : m_out.cells) std::erase(reader.defines, carried.last);
+      m_out.cells[cellOfLoop[l]].defines.push_back(carried.last);
+    }
   for (const auto& [name, value] : m_options.sets)
     if (!m_setsUsed.contains(name)) {
       Diagnostic d;

@@ -532,6 +532,22 @@ for t in 0..4 { h = 0.5*h + X[t, _] }
   EXPECT_EQ(codesOf("input X[4, 3]\nZ = X[0, _] + X[_, 0]\n"), std::vector<std::string>{"extent-conflict"});
 }
 
+// What a loop carries last is its cell's, wherever it is read first.
+TEST(Compile, ALoopsCellDefinesWhatTheLoopMakes) {
+  const CompiledNotebook c = clean(
+      "# %%\nparam R[5, 5] = normal(0, 0.3)\nconst h[4, 5] = 0.1\nfor t in 0..3 { h[b, i] = tanh(sum[j] h[b, j] * R[i, j]) }\n\n"
+      "# %%\nS[b] = sum[i] h[b, i]\n\n# %%\nloss L = mean[b, i] (h[b, i] - 0.3)^2 + mean[b] S[b]\n");
+  const auto defined = [&](std::size_t cell) {
+    std::vector<std::string> names;
+    for (const TensorId t : c.cells[cell].defines) names.push_back(c.program[t].name);
+    return names;
+  };
+  ASSERT_EQ(c.cells.size(), 3u);
+  EXPECT_EQ(defined(0), (std::vector<std::string>{"R", "h", "h#2"}));
+  EXPECT_EQ(defined(1), (std::vector<std::string>{"S"}));
+  for (const std::string& name : defined(2)) EXPECT_NE(name, "h#2");
+}
+
 TEST(Compile, CasesThatMustWork) {
   clean("input A[4, 4]\nY[i] = A[i, i]\n");
   clean("input A[4]\nY[i, j] = A[i] * A[j]\n");

@@ -408,6 +408,17 @@ TEST_F(Notebook, AShowCellHasFormulaSourceAndDerivation) {
   ASSERT_TRUE(derivation);
   EXPECT_GT(derivation->steps(), 0);
   EXPECT_TRUE(QTest::qWaitFor([&] { return derivation->height() >= 12 * derivation->steps(); }, 30000));
+  // While the next proof is under way it stays, grey.
+  const int steps = derivation->steps();
+  auto next = capsule::expression("d(L)/d(W)", 2);
+  ASSERT_FALSE(next.terms.empty());
+  for (auto& t : next.terms) t.certificate = CertificateState::Checking, t.derivation.clear();
+  view.setExpression(next);
+  EXPECT_EQ(derivation->steps(), steps);
+  EXPECT_TRUE(cell(2)->resultIsGreyed());
+  view.setExpression(capsule::expression("d(L)/d(W)", 2));
+  EXPECT_EQ(derivation->steps(), steps);
+  EXPECT_FALSE(cell(2)->resultIsGreyed());
 }
 
 // What a derivative refers to stands folded below its formula, and goes along when its source is copied.

@@ -509,6 +509,22 @@ TEST_F(Selected, TheTextComesToThePlaceOfANode) {
   EXPECT_EQ(window->notebook()->activeCell(), cell(0)->id()) << "the cursor stays";
 }
 
+TEST_F(Selected, ANameThatIsShownSelectsItsTensorWholly) {
+  openWith(
+      "# %%\nlet N = 8\nparam M[N, N] = normal(0, 1)\n\n# %%\nQ1[i, j] = M[i, j] * M[i, j] + 1\n\n"
+      "# %%\nQ2[i, j] = M[i, j] * M[i, j] + 1\n\n# %%\nloss L = mean[i, j] (Q1[i, j] - Q2[i, j] * 0.5)^2\n\n# %%\nshow Q1, Q2\n");
+  const auto click = [&](std::size_t at) { window->notebook()->scrollToByte(static_cast<std::uint32_t>(at), true); };
+  for (const char* name : {"Q1", "Q2"}) {
+    click(document().text().find(std::string(name) + "[i"));
+    const auto byDefinition = selection().origins();
+    ASSERT_EQ(selection().tensors(), std::vector<std::string>{name});
+    click(document().text().rfind(name));
+    EXPECT_EQ(selection().tensors(), std::vector<std::string>{name});
+    EXPECT_EQ(selection().origins(), byDefinition) << name;
+    EXPECT_GE(selection().selectedSpans().size(), 1u) << name;
+  }
+}
+
 // An access is part of the decisions about the tensor that it reads there, whose both ends are outlined in the graph.
 TEST_F(Selected, AnAccessLeadsToTheDecisionsAboutWhatItReads) {
   openWith(example("welcome.nf"));
