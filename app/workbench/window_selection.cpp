@@ -196,12 +196,15 @@ std::vector<std::string> MainWindow::tensorsOfCallsAt(const protocol::Origins& o
   return made;
 }
 
+namespace {
+bool holds(const protocol::SourceSpan& outer, const protocol::SourceSpan& inner) {
+  return outer.source == inner.source && outer.begin <= inner.begin && outer.end >= inner.end;
+}
+}  // namespace
+
 // The one tensor whose statement holds the place that holds all others, where that is no token and in no loop; empty: none.
 std::string MainWindow::tensorMadeAround(const protocol::Origins& origins) const {
   const auto& analysis = m_tab->workspace->analysis();
-  const auto holds = [&](const protocol::SourceSpan& outer, const protocol::SourceSpan& inner) {
-    return outer.source == inner.source && outer.begin <= inner.begin && outer.end >= inner.end;
-  };
   const protocol::SourceSpan* whole = nullptr;
   for (const auto o : origins) {
     if (o >= analysis.spans.size()) return {};
@@ -267,6 +270,13 @@ void MainWindow::inspectSelection() {
     return inspect(QString::fromStdString(made));
   }
   if (const protocol::TokenInfo* token = selectedToken()) {
+    // A name outside every statement that makes something, in `show` or `train`, stands for its tensor.
+    const auto chosen = selection.selectedSpans();
+    const bool named = token->inside.empty() && chosen.size() == 1 && m_tab->workspace->tensor(token->tensor) &&
+                       std::ranges::none_of(m_tab->workspace->analysis().tensors, [&](const protocol::TensorInfo& t) {
+                         return t.origins.size() == 1 && holds(m_tab->workspace->analysis().spans[t.origins.front()], chosen[0]);
+                       });
+    if (named) return m_selection.call({token->tensor});
     if (selection.reads() != token->tensor) return m_selection.read(token->tensor);
     if (!token->tensor.empty()) return inspect(QString::fromStdString(token->tensor));
     if (m_inspector->pinned()) return;

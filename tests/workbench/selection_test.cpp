@@ -515,10 +515,10 @@ TEST_F(Selected, ANameThatIsShownSelectsItsTensorWholly) {
       "# %%\nQ2[i, j] = M[i, j] * M[i, j] + 1\n\n# %%\nloss L = mean[i, j] (Q1[i, j] - Q2[i, j] * 0.5)^2\n\n# %%\nshow Q1, Q2\n");
   const auto click = [&](std::size_t at) { window->notebook()->scrollToByte(static_cast<std::uint32_t>(at), true); };
   for (const char* name : {"Q1", "Q2"}) {
-    click(document().text().find(std::string(name) + "[i"));
+    click(document().text().find(std::string(name) + "[i") + 1);
     const auto byDefinition = selection().origins();
     ASSERT_EQ(selection().tensors(), std::vector<std::string>{name});
-    click(document().text().rfind(name));
+    click(document().text().rfind(name) + 1);
     EXPECT_EQ(selection().tensors(), std::vector<std::string>{name});
     EXPECT_EQ(selection().origins(), byDefinition) << name;
     EXPECT_GE(selection().selectedSpans().size(), 1u) << name;
