@@ -308,6 +308,12 @@ void InspectorView::setMadeInLoop(const QString& name) {
           .arg(name.section(QLatin1Char('#'), 0, 0)));
 }
 
+void InspectorView::setNoTensor(const QString& made) {
+  clear();
+  m_empty->setText(tr("%1 is made on the way by the compiler: the notebook has no tensor of it, so it has no values here.")
+                       .arg(derivativeText(made)));
+}
+
 void InspectorView::setUncalled(const QString& function) {
   clear();
   m_empty->setText(tr("Nothing in this notebook calls %1, so there is no tensor that it makes.").arg(function));

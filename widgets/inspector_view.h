@@ -32,6 +32,7 @@ class InspectorView : public QWidget {
   void clear();
   // In place of a tensor: what was chosen is none.
   void setMadeInLoop(const QString& name);
+  void setNoTensor(const QString& made);  // what a pass makes and the notebook has no tensor of
   void setUncalled(const QString& function);
   QString instead() const;  // what is said while no tensor is shown
   void setTensor(const protocol::TensorInfo& tensor);

@@ -2,6 +2,7 @@
 #include "app/workbench/carry_runs.h"
 
 #include <QDir>
+#include <QFile>
 #include <QFileInfo>
 #include <filesystem>
 
@@ -12,7 +13,20 @@ namespace fs = std::filesystem;
 
 fs::path pathOf(const QString& path) { return QFile::encodeName(path).toStdString(); }
 
-QStringList runsIn(const QString& folder) { return QDir(folder).entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name); }
+// The newest first: where there is no room for all it is the one that is wanted.
+QStringList runsIn(const QString& folder) {
+  return QDir(folder).entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed);
+}
+
+// It was carried there already.
+bool isThere(const QString& from, const QString& to, const QString& run) {
+  const auto settings = [&](const QString& root) {
+    QFile file(QDir(root).filePath(run + QStringLiteral("/run.json")));
+    return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+  };
+  const QByteArray there = settings(to);
+  return !there.isEmpty() && !QFileInfo(QDir(to).filePath(run)).isSymLink() && there == settings(from);
+}
 
 // Where a run of this name goes; what only shows it there makes room.
 fs::path freePlace(const QString& from, const QString& to, const QString& run) {
@@ -48,6 +62,7 @@ QString carry(const QString& from, const QString& to, bool move) {
   if (!QDir().mkpath(to)) return QObject::tr("the folder %1 cannot be made").arg(to);
   QString error;
   for (const QString& run : runs) {
+    if (!move && isThere(from, to, run)) continue;
     const fs::path source = pathOf(QDir(from).absoluteFilePath(run)), target = freePlace(from, to, run);
     std::error_code code;
     if (move) fs::rename(source, target, code);
@@ -56,7 +71,7 @@ QString carry(const QString& from, const QString& to, bool move) {
       std::error_code ignored;
       if (move && !code) fs::remove_all(source, ignored);
     }
-    if (code) error = QString::fromStdString(code.message());
+    if (code && error.isEmpty()) error = QString::fromStdString(code.message());
   }
   if (move) {
     QDir().rmdir(from);

@@ -501,6 +501,9 @@ void MainWindow::answer(const QString& key, int index) {
   } else if (key == QLatin1String("keep")) {
     m_tab->journalHidden = true;
     if (index == 0) save(false);
+  } else if (key == QLatin1String("runs")) {
+    if (index == 0) m_asked.erase("runs"), w.carryAgain();
+    else w.leaveStranded();
   } else if (key == QLatin1String("left")) {
     if (index == 0 && !openLeft()) setStatus("warning", tr("Another window has opened it meanwhile"));
     else if (index == 1) m_store->forgetLeft();

@@ -24,12 +24,12 @@ void MainWindow::lookForKept(Tab* tab, const QString& folder) {
   Workspace* workspace = tab->workspace.get();
   tab->kept.reset();
   if (tab->training != 0 || (folder.isEmpty() && !workspace->steps().empty())) return;
-  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->place(), folder] {
+  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->runsPlace(), folder] {
     if (path.isEmpty()) return;
     auto run = std::make_shared<std::optional<KeptRun>>(folder.isEmpty() ? newestKeptRun(path) : keptRun(path, folder));
     if (!*run) return;
     const auto show = [this, w, path, run, folder] {
-      if (!w || w->place() != path) return;
+      if (!w || w->runsPlace() != path) return;
       if (!w->holder().isEmpty() && !(*run)->done && !(*run)->error) return;
       for (const auto& tab : m_tabs) {
         if (tab->workspace.get() != w || tab->training != 0 || (folder.isEmpty() && !w->steps().empty())) continue;
@@ -65,7 +65,7 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
                    .arg(grouped(checkpoint.steps), grouped(steps))
              : QString(),
       steps > checkpoint.steps);
-  v->train()->setRuns(hasRuns(tab->workspace->place()));
+  v->train()->setRuns(hasRuns(tab->workspace->runsPlace()));
 }
 
 void MainWindow::showKept(Tab* tab) {
@@ -95,7 +95,7 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
   const auto index = tab->notebook->analysisCell(id);
   const auto& cells = tab->workspace->analysis().cells;
   if (!v || !v->train() || !index || *index >= cells.size() || !cells[*index].train) return;
-  const QString place = tab->workspace->place();
+  const QString place = tab->workspace->runsPlace();
   const auto runs = keptRuns(place, cells[*index].train->loss);
   constexpr std::size_t kMostRuns = 20;
   auto* menu = new QMenu(this);
@@ -147,7 +147,7 @@ void MainWindow::showRuns() {
 }
 
 RunCheckpoint MainWindow::shownCheckpoint(const Tab* tab) const {
-  const QString place = tab->workspace->place();
+  const QString place = tab->workspace->runsPlace();
   return tab->shownRun.isEmpty() ? newestCheckpoint(place) : checkpointOf(place, tab->shownRun);
 }
 

@@ -253,7 +253,9 @@ void MainWindow::inspectSelection() {
     for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
       for (const std::string& name : {*tensor, tensor->substr(0, tensor->find('#'))})
         if (tensorNamed(name)) return inspect(QString::fromStdString(name));
-    return;
+    if (m_inspector->pinned()) return;
+    m_tab->inspected.clear();
+    return m_inspector->setNoTensor(QString::fromStdString(selection.tensors().back()));
   }
   if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty()) return m_selection.call(std::move(made));
   for (const auto& s : m_tab->workspace->analysis().symbols)

@@ -196,6 +196,7 @@ void MainWindow::refreshMessages() {
               ? QString()
               : tr("What is not saved of %1 cannot be kept for recovery: %2").arg(name, w.journalError()),
           {tr("Save")});
+  askOnce("runs", w.strandedText(), {tr("Try again")});
   askOnce("restored", m_restored, {});
   QStringList others;
   for (const auto& tab : m_tabs)

@@ -282,10 +282,16 @@ TrainStrip* MainWindow::strip(Tab* tab) const {
 // A run: its strip under the cell, and the tune page while it is the current notebook's.
 void MainWindow::connectRun(Tab* tab) {
   Workspace* w = tab->workspace.get();
+  connect(w, &Workspace::runsStranded, this, [this, tab] {
+    if (tab == m_tab) refreshMessages();
+    for (const CellView* v : tab->notebook->cells())
+      if (v->train() && v->train()->ended()) refreshCheckpoint(tab, v->id());
+  });
   connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell, bool resumed) {
     tab->interrupted = tab->trained = 0;
     tab->kept.reset();
     tab->resumedRun = std::exchange(tab->shownRun, {});
+    tab->workspace->leaveStranded();
     tab->whenKept = {};
     tab->engineLost.clear();
     if (tab == m_tab) refreshMessages();

@@ -391,10 +391,30 @@ void Workspace::carryRuns(const QString& from, bool move) {
 }
 
 void Workspace::settleRuns() {
-  if (running() || runAsked()) return;
+  if (running() || runAsked() || m_carries.empty()) return;
   for (const Carry& carry : std::exchange(m_carries, {}))
-    if (const QString error = carry.move ? moveRuns(carry.from, carry.to) : copyRuns(carry.from, carry.to); !error.isEmpty())
-      Q_EMIT failed(tr("Results"), tr("The runs in %1 did not follow the notebook: %2").arg(carry.from, error));
+    if (const QString error = carry.move ? moveRuns(carry.from, carry.to) : copyRuns(carry.from, carry.to); !error.isEmpty()) {
+      m_stranded.push_back(carry);
+      m_strandedWhy = error;
+    }
+  Q_EMIT runsStranded();
+}
+
+void Workspace::carryAgain() {
+  m_carries = std::exchange(m_stranded, {});
+  settleRuns();
+}
+
+QString Workspace::runsPlace() {
+  if (m_stranded.empty()) return place();
+  const QString from = m_stranded.back().from;
+  return from.left(from.size() - kRuns.size());
+}
+
+QString Workspace::strandedText() const {
+  if (m_stranded.empty()) return {};
+  return tr("The runs of %1 could not be taken along: %2. They are in %3 still.")
+      .arg(name(), m_strandedWhy, m_stranded.back().from);
 }
 
 void Workspace::openJournal(const LeftJournal& left) {

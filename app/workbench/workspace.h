@@ -133,6 +133,11 @@ class Workspace : public QObject {
   void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
 
   // `resume`: training goes on from this checkpoint, "newest" or a file; empty: from the first step.
+  // Where its runs lie: beside its file, or where they were left when the notebook got another name.
+  QString runsPlace();
+  QString strandedText() const;  // why they were left there; empty: they were not
+  void carryAgain();
+  void leaveStranded() { m_stranded.clear(); }
   bool awaitsStep() const { return m_resuming; }  // of a run that goes on from a checkpoint
   void runCell(std::uint32_t cell, bool train, const QString& resume = {});
   void runAll();
@@ -168,6 +173,7 @@ class Workspace : public QObject {
   void sliceFailed(const QString& tensor, const QString& message);
   void runStateChanged();
   void runStarted(std::uint32_t cell, bool resumed);
+  void runsStranded();  // or not any more
   void stepsTrimmed();  // a resumed run does the last steps again
   void stepArrived(const nf::protocol::StepEvent& step);
   void swapArrived(const nf::protocol::KernelSwapEvent& swap);
@@ -220,6 +226,8 @@ class Workspace : public QObject {
     QString from, to;
     bool move = false;
   };
+  std::vector<Carry> m_stranded;  // that failed
+  QString m_strandedWhy;
   std::vector<Carry> m_carries;  // folders of runs that follow when the run that is under way has ended
   std::uint64_t m_journalled = 0;
   QTimer m_journalTimer, m_goneTimer;

@@ -622,7 +622,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
       m_outbox.send(protocol::RunState{});
     };
     const auto waiting = [&](std::size_t done, std::size_t all) {
-      state.detail = "compiling " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
+      state.detail = "compiling and checking " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
       m_outbox.send(state);
     };
     std::vector<std::string> least;

@@ -74,7 +74,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     }
     RunJob job(*device, options);
     const auto prepared = job.prepare(stop, [&](std::size_t done, std::size_t all) {
-      state.detail = "compiling " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
+      state.detail = "compiling and checking " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
       m_outbox.send(state);
     });
     Result<Unit> done = Unit{};

@@ -8,6 +8,7 @@
 #include <QPushButton>
 
 #include "tests/workbench/real_engine.h"
+#include "widgets/basic.h"
 #include "widgets/message_bar.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
@@ -83,6 +84,39 @@ TEST_F(NewNotebook, ItsRunsGoWithItsTextWhenItIsSaved) {
   window->startEngine();
   checked();
   EXPECT_TRUE(showsCurve());
+}
+
+// Nothing of what was learnt is left behind without a word, nor called untrained.
+TEST_F(NewNotebook, RunsThatCannotFollowAreSaidAndStayInReach) {
+  startNew("30");
+  run(1);
+  ASSERT_TRUE(wait([&] { return cell(1)->status() == CellStatus::Ok && !window->workspace().running(); }));
+  const QString before = window->workspace().place();
+  QFile inTheWay(folder.filePath("mine.nf.out"));
+  ASSERT_TRUE(inTheWay.open(QIODevice::WriteOnly));
+  inTheWay.close();
+  saveAs("mine.nf");
+  ASSERT_TRUE(window->messages()->shown().contains("runs"));
+  EXPECT_TRUE(window->messages()->text().contains(before + ".out")) << window->messages()->text().toStdString();
+  checked();
+  ASSERT_TRUE(cell(1)->train()->runs()->isVisible());
+  EXPECT_FALSE(cell(1)->train()->resume()->isVisible()) << "it has done all its steps";
+  EXPECT_EQ(runs(before).size(), 1);
+  ASSERT_TRUE(inTheWay.remove());
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  EXPECT_FALSE(window->messages()->shown().contains("runs"));
+  EXPECT_EQ(runs(folder.filePath("mine.nf")).size(), 1);
+  EXPECT_FALSE(QFile::exists(before + ".out"));
+  // The same with a copy.
+  QFile again(folder.filePath("copy.nf.out"));
+  ASSERT_TRUE(again.open(QIODevice::WriteOnly));
+  again.close();
+  ASSERT_TRUE(window->workspace().save(folder.filePath("copy.nf")));
+  EXPECT_TRUE(window->messages()->shown().contains("runs"));
+  ASSERT_TRUE(again.remove());
+  window->workspace().carryAgain();
+  EXPECT_EQ(runs(folder.filePath("copy.nf")), runs(folder.filePath("mine.nf")));
+  EXPECT_FALSE(window->messages()->shown().contains("runs"));
 }
 
 TEST_F(NewNotebook, SavingItWhileItTrainsTakesTheRunAlongWhenItEnds) {
