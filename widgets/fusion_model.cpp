@@ -82,7 +82,7 @@ namespace {
 QString signedText(double value, int decimals) {
   if (value == 0) return QStringLiteral("0");
   const double size = std::abs(value);
-  if (size < 0.005) decimals = std::min(7, static_cast<int>(-std::floor(std::log10(size))));  // its first digit
+  if (size < 0.1) decimals = std::min(7, 1 + static_cast<int>(-std::floor(std::log10(size))));  // two digits
   return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'f', size >= 100 ? 1 : decimals);
 }
 

@@ -428,7 +428,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.written.empty() ? t.access : t.written), true);
       if (!t.written.empty()) addPair(m_certificate, m_theme, tr("Same as"), QString::fromStdString(t.access), true);
       if (t.tripsPerElement > 0 && t.form == protocol::GradientForm::Gather)
-        addPair(m_certificate, m_theme, tr("Terms an element, at most"), grouped(t.tripsPerElement));
+        addPair(m_certificate, m_theme, tr("Terms an element"), tr("at most %1").arg(grouped(t.tripsPerElement)));
       addPair(m_certificate, m_theme, tr("Form"), form);
       if (!t.why.empty()) addPair(m_certificate, m_theme, tr("Why"), QString::fromStdString(t.why));
     }

@@ -180,6 +180,7 @@ class MainWindow : public QMainWindow {
   std::string tensorMadeAt(const protocol::Origins& origins) const;
   const protocol::TokenInfo* tokenAt(const protocol::SourceSpan& span) const;  // of exactly this place; null: none
   const protocol::TokenInfo* selectedToken() const;
+  bool isOfCommand(const protocol::SourceSpan& span) const;
   void inspectSelection();
   void revealSelection();
   TrainStrip* strip(Tab* tab) const;

@@ -230,6 +230,15 @@ std::string MainWindow::tensorMadeAround(const protocol::Origins& origins) const
   return made && !several ? made->name : std::string();
 }
 
+// Of a line that makes nothing itself.
+bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
+  const std::string& text = m_tab->workspace->document().text();
+  if (!span.source.empty() || span.begin >= text.size() || !m_tab->workspace->analysisIsCurrent()) return false;
+  const std::size_t newline = span.begin == 0 ? std::string::npos : text.rfind('\n', span.begin - 1);
+  const std::string_view line = std::string_view(text).substr(newline == std::string::npos ? 0 : newline + 1);
+  return line.starts_with("show ") || line.starts_with("train ");
+}
+
 // The tensor of the smallest selected token; else the one whose definition is selected.
 void MainWindow::inspectSelection() {
   const Selection& selection = m_tab->workspace->selection();
@@ -253,7 +262,9 @@ void MainWindow::inspectSelection() {
     for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
       for (const std::string& name : {*tensor, tensor->substr(0, tensor->find('#'))})
         if (tensorNamed(name)) return inspect(QString::fromStdString(name));
-    if (m_inspector->pinned()) return;
+    // A mistake may hide it for now.
+    if (m_inspector->pinned() || !m_tab->workspace->missing().empty() || selection.isCalled(m_inspector->tensor().toStdString()))
+      return;
     m_tab->inspected.clear();
     return m_inspector->setNoTensor(QString::fromStdString(selection.tensors().back()));
   }
@@ -272,12 +283,10 @@ void MainWindow::inspectSelection() {
     return inspect(QString::fromStdString(made));
   }
   if (const protocol::TokenInfo* token = selectedToken()) {
-    // A name outside every statement that makes something, in `show` or `train`, stands for its tensor.
+    // A name that is shown or trained stands for its tensor.
     const auto chosen = selection.selectedSpans();
-    const bool named = token->inside.empty() && chosen.size() == 1 && m_tab->workspace->tensor(token->tensor) &&
-                       std::ranges::none_of(m_tab->workspace->analysis().tensors, [&](const protocol::TensorInfo& t) {
-                         return t.origins.size() == 1 && holds(m_tab->workspace->analysis().spans[t.origins.front()], chosen[0]);
-                       });
+    const bool named =
+        token->inside.empty() && chosen.size() == 1 && m_tab->workspace->tensor(token->tensor) && isOfCommand(chosen.front());
     if (named) return m_selection.call({token->tensor});
     if (selection.reads() != token->tensor) return m_selection.read(token->tensor);
     if (!token->tensor.empty()) return inspect(QString::fromStdString(token->tensor));
@@ -305,11 +314,15 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   probe.select(origins);
   const auto& graph = m_explain->graph()->graph();
   constexpr auto phases = protocol::enumNames(protocol::Phase{});
+  // What a parameter becomes has its place in `train`, where that of every other one is: its update is known by its parameter's name.
+  std::string updated;
+  for (const auto& e : graph.edges)
+    if (!token && e.carried && e.from == tensor) updated = e.to;
   const auto related = [&](const protocol::Origins& places) {
+    if (!updated.empty()) return false;
     const Selection::Relation relation = probe.relation(places);
     return relation == Selection::Relation::Exact || (token && relation == Selection::Relation::Around);
   };
-  // The update of a parameter has its place in `train`, where that of every other one is: it is known by what it becomes.
   const auto updates = [&](const std::string& id) {
     return std::any_of(graph.edges.begin(), graph.edges.end(),
                        [&](const auto& e) { return e.carried && e.from == id && e.to == tensor; });
@@ -317,7 +330,9 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   std::vector<std::string> ids;
   std::set<std::string> gradients;
   for (const auto& node : graph.nodes) {
-    if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins) && !updates(node.id))
+    const bool ofUpdate = !updated.empty() && node.phase == protocol::Phase::Optimizer && node.id.starts_with(updated + '.');
+    if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins) && !updates(node.id) &&
+        !ofUpdate)
       continue;
     ids.push_back(node.id);
     if (const auto* t = m_tab->workspace->tensor(node.id.substr(0, node.id.find('#'))); token && t && t->derivative)

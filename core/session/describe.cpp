@@ -234,6 +234,15 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
   return info;
 }
 
+namespace {
+// "78 528", with the narrow space that views group digits by.
+std::string groupedText(std::int64_t value) {
+  std::string text = std::to_string(value);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, "\u202f");
+  return text;
+}
+}  // namespace
+
 protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
                                     std::uint64_t revision, double ms) {
   const Program& p = sound.program;
@@ -306,8 +315,8 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
         if (&train == &sound.trains.front()) info.train->program = structuralHash(trainingProgram(sound, 0)).hex();
       }
     if (info.train && parameters > 0 && !info.summary.empty())
-      info.summary = "trains " + std::to_string(parameters) + (parameters == 1 ? " parameter, " : " parameters, ") +
-                     std::to_string(values) + (values == 1 ? " value · " : " values · ") + flopsText(flops) + " an update";
+      info.summary = "trains " + groupedText(parameters) + (parameters == 1 ? " parameter, " : " parameters, ") +
+                     groupedText(values) + (values == 1 ? " value · " : " values · ") + flopsText(flops) + " an update";
     a.cells.push_back(std::move(info));
   }
   a.tokens = describeTokens(sound, spans);

@@ -525,6 +525,27 @@ TEST_F(Selected, ANameThatIsShownSelectsItsTensorWholly) {
   }
 }
 
+// Its place in `train` is that of every other parameter's update, too.
+TEST_F(Selected, AnUpdateLeadsToItsOwnParametersNodes) {
+  openWith(
+      "# %%\nlet N = 8\nparam F[N, N] = normal(0, 1)\nparam R[N, N] = normal(0, 1)\n\n"
+      "# %%\nloss L = mean[i, j] (F[i, j] * R[i, j] - 1)^2\n\n# %%\ntrain L { optimizer = adam(lr=1e-2); steps = 10 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().nodes.size() > 6; }));
+  window->showPage(MainWindow::Page::Author);
+  clickInOutline("R.next");
+  ASSERT_EQ(window->inspector()->tensor(), "R.next");
+  const auto nodes = [&] {
+    QStringList out;
+    for (const QToolButton* lead : window->inspector()->findChildren<QToolButton*>())
+      if (lead->objectName().startsWith("node:") && !lead->isHidden()) out << lead->objectName().mid(5);
+    return out;
+  };
+  ASSERT_TRUE(wait([&] { return nodes().contains("R.next"); }));
+  for (const QString& node : nodes()) EXPECT_FALSE(node.startsWith("F")) << node.toStdString();
+  EXPECT_FALSE(nodes().filter("R.adam").isEmpty()) << nodes().join(' ').toStdString();
+}
+
 // An access is part of the decisions about the tensor that it reads there, whose both ends are outlined in the graph.
 TEST_F(Selected, AnAccessLeadsToTheDecisionsAboutWhatItReads) {
   openWith(example("welcome.nf"));
