@@ -538,6 +538,10 @@ void TrainStrip::setCheckpoint(bool there, std::int64_t step, const QString& why
                        : why.isEmpty()   ? tr("There is no checkpoint to go on from: from the first step")
                                          : why);
   m_resume->setAccessibleName(m_resume->text());
+  // Of a run that was killed the curve goes on behind what was kept of it.
+  if (m_end == End::Cut && there && step > 0 && m_title->text() == tr("Interrupted") &&
+      !m_detail->text().contains(tr("checkpoint")) && !m_detail->text().endsWith(tr("at step %1").arg(grouped(step))))
+    m_detail->setText(m_detail->text() + tr("; newest checkpoint: step %1").arg(grouped(step)));
   offer();
 }
 

@@ -541,7 +541,8 @@ void Workspace::handle(const Envelope& envelope) {
     const Reply reply = std::move(found->second);
     m_replies.erase(found);
     reply(envelope);
-  } else if (const auto* failure = std::get_if<Failed>(&envelope.message); failure && failure->stage != "revision") {
+  } else if (const auto* failure = std::get_if<Failed>(&envelope.message);
+             failure && failure->stage != "revision" && failure->stage != "tensor") {  // values that nobody waits for any more
     Q_EMIT failed(QString::fromStdString(failure->stage), QString::fromStdString(failure->message));
   }
 }

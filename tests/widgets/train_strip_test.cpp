@@ -454,5 +454,20 @@ TEST_F(Tuning, ANarrowListOfSwapsKeepsTheNames) {
   EXPECT_FALSE(table->isColumnHidden(2));
 }
 
+// The curve of a run that was killed goes on behind what was kept of it.
+TEST_F(Tuning, AnInterruptedRunSaysWhereItsCheckpointIs) {
+  TrainStrip strip(&theme);
+  std::vector<StepEvent> steps(40);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].step = static_cast<std::int64_t>(i + 1), steps[i].ms = 1, steps[i].loss = 2;
+  }
+  strip.setKept("21 Nov 2026, 23:54:30", steps, {}, {}, {}, {});
+  EXPECT_EQ(strip.result(), "Interrupted run of 21 Nov 2026, 23:54:30: at step 40");
+  strip.setCheckpoint(true, 30);
+  EXPECT_EQ(strip.result(), "Interrupted run of 21 Nov 2026, 23:54:30: at step 40; newest checkpoint: step 30");
+  strip.setCheckpoint(true, 30);
+  EXPECT_EQ(strip.result().count("checkpoint"), 1);
+}
+
 }  // namespace
 }  // namespace nf
