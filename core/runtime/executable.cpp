@@ -499,8 +499,9 @@ Result<std::set<std::string>> Executable::infiniteParameters() const {
 Result<HostTensor> Executable::read(TensorId tensor) const {
   const Tensor& t = program()[tensor];
   const void* from = m_entries[tensor.value] ? m_entries[tensor.value]->value() : m_slots[tensor.value];
-  if (!from)
-    return Error{"read", "Tensor " + t.name + " is not kept: its place was used again in the same step.", m_device.name(), {}};
+  if (!from) return Error{"read", "Tensor " + t.name + " is not kept: fused kernels never write it.", m_device.name(), {}};
+  if (!m_entries[tensor.value] && m_plan->overwrites(tensor))
+    return Error{"read", "Tensor " + t.name + " is not kept: its place is used again in the same step.", m_device.name(), {}};
   return readDevice(m_device, from, t.type, t.shape);
 }
 

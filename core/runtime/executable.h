@@ -74,7 +74,7 @@ class Executable {
   // The names of the updated parameters that hold an infinity.
   Result<std::set<std::string>> infiniteParameters() const;
 
-  // After run(): any output, kept or persistent tensor.
+  // After run(): any output, kept or persistent tensor, and what nothing has written over. An Error says why there is none of another.
   Result<HostTensor> read(TensorId tensor) const;
   Result<double> scalar(TensorId tensor) const;
 

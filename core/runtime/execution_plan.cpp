@@ -352,6 +352,16 @@ Result<std::shared_ptr<const ExecutionPlan>> planExecution(const Program& progra
   return std::shared_ptr<const ExecutionPlan>(std::move(plan));
 }
 
+bool ExecutionPlan::overwrites(TensorId tensor) const {
+  const std::int64_t offset = main.offsets[tensor.value];
+  if (offset < 0) return false;
+  const std::string& name = (*main.program)[tensor].name;
+  const auto own = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) { return b.offset == offset && b.name == name; });
+  return own != blocks.end() && std::any_of(blocks.begin(), blocks.end(), [&](const Block& b) {
+           return b.first > own->last && b.offset < own->offset + own->bytes && own->offset < b.offset + b.bytes;
+         });
+}
+
 Program restrictedTo(const Program& program, const std::vector<TensorId>& outputs, bool updates) {
   std::vector<bool> needed(program.tensors.size(), false), kept(program.operators.size(), false);
   for (const TensorId t : outputs) needed[t.value] = true;

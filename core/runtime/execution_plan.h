@@ -87,6 +87,8 @@ struct ExecutionPlan {
     std::uint32_t first = 0, last = 0;
   };
   std::vector<Block> blocks;
+  // Whether something that a later launch of the step makes lies where this tensor of the main program lay.
+  bool overwrites(TensorId tensor) const;
 };
 
 struct PlanOptions {

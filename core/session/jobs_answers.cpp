@@ -777,7 +777,14 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     const TensorId tensor = executable.program().tensorNamed(request.tensor);
     if (!tensor.valid()) return fail(id, {"tensor", request.tensor + " is not kept while training.", {}, {}});
     const auto value = executable.read(tensor);
-    if (!value) return fail(id, {"tensor", request.tensor + " is not kept while training: fused kernels never write it.", {}, {}});
+    if (!value)
+      return fail(id, {"tensor",
+                       request.tensor + " is not kept while training: " +
+                           (executable.plan().overwrites(tensor) ? "its place in memory is used again in the same step. Its cell "
+                                                                   "computes it when the training has ended."
+                                                                 : "fused kernels never write it."),
+                       {},
+                       {}});
     sendTensor(*value, request, step > 0 ? step : -1, id, old);
   });
   if (!asked) fail(id, {"tensor", "Training has just ended: run the cell for values.", {}, {}});

@@ -68,6 +68,14 @@ void expectEqualToInterpreter(const Program& program, PlanOptions options = {}) 
     for (std::int64_t i = 0; i < got->elements(); ++i)
       ASSERT_DOUBLE_EQ(got->at(i), expected->at(o.tensor).values[static_cast<std::size_t>(i)]) << o.name << " " << i;
   }
+  // What can be read of the others is what was made of them, not what lies in their place since.
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const auto known = expected->find(TensorId(t));
+    if (known == expected->end()) continue;
+    const auto got = executable->read(TensorId(t));
+    for (std::int64_t i = 0; got && i < got->elements(); ++i)
+      ASSERT_DOUBLE_EQ(got->at(i), known->second.values[static_cast<std::size_t>(i)]) << program.tensors[t].name << " " << i;
+  }
 }
 
 TEST(TensorStore, WhatIsWrittenIsRoundedToItsStorageTypeOnTheInterpreterToo) {
@@ -137,6 +145,23 @@ Program chain() {
 }
 
 TEST(Executable, RunsAChain) { expectEqualToInterpreter(chain()); }
+
+TEST(Executable, WhatWasWrittenOverIsNotRead) {
+  const Program program = chain();
+  Machine machine;
+  auto executable = machine.load(program);
+  ASSERT_TRUE(executable->run(1, 0).ok());
+  std::size_t gone = 0;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const auto got = executable->read(TensorId(t));
+    if (got) continue;
+    ++gone;
+    EXPECT_TRUE(executable->plan().overwrites(TensorId(t)));
+    EXPECT_THAT(got.error().message, HasSubstr("its place is used again in the same step"));
+  }
+  EXPECT_GT(gone, 0u);
+  for (const Output& o : program.outputs) EXPECT_FALSE(executable->plan().overwrites(o.tensor));
+}
 
 TEST(Executable, GroupsRunInTheOrderOfTheirEdges) {
   Program p = chain();
