@@ -40,13 +40,16 @@ QString plusMinus(double us) {
 }
 
 // A decision is part of what is selected if one of its ends is. A place that has no name is part of the operator that holds it, and an
-// access of what carries there the tensor that it reads.
-bool isRelated(const Selection& selection, const FusionDecisionInfo& d) {
+// access of what carries there the tensor that it reads. A name without a node, as that of the second of two equal statements, is known
+// by its place.
+bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byName) {
   if (selection.empty()) return false;
   using Relation = Selection::Relation;
-  if (!selection.tensors().empty()) return selection.relation({d.producer, d.consumer}, d.origins) == Relation::Exact;
+  const bool named = !selection.tensors().empty();
+  if (named && byName) return selection.relation({d.producer, d.consumer}, d.origins) == Relation::Exact;
   const Relation producer = selection.relation(d.origins), consumer = selection.relation(d.consumerOrigins);
   if (producer == Relation::Exact || consumer == Relation::Exact) return true;
+  if (named) return false;
   const bool makes = producer != Relation::None, takes = consumer != Relation::None;
   const std::string& led = selection.reads();  // what is read there, else what the place is part of making
   return led.empty() ? makes || takes : (d.producer == led && (makes || takes)) || (d.consumer == led && takes);
@@ -54,13 +57,14 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d) {
 
 class FusionDelegate : public QStyledItemDelegate {
  public:
-  FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided, QObject* parent)
-      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided) {}
+  FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided, const bool& byName,
+                 QObject* parent)
+      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided), m_byName(byName) {}
   void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     const Palette& c = m_theme->colors();
     const bool current = option.state & QStyle::State_Selected, selected = current && m_decided;
     const auto& d = m_model->report().decisions[static_cast<std::size_t>(index.data(FusionModel::kDecisionRole).toInt())];
-    const bool related = isRelated(*m_selection, d);
+    const bool related = isRelated(*m_selection, d, m_byName);
     p->fillRect(option.rect, selected ? c.accentSoft : related ? mixed(c.page, c.accentSoft, 0.45) : c.page);
     // The card's row keeps its bar while something else is selected.
     if ((current || related) && index.column() == 0)
@@ -99,7 +103,7 @@ class FusionDelegate : public QStyledItemDelegate {
   const Theme* m_theme;
   const FusionModel* m_model;
   const Selection* m_selection;
-  const bool& m_decided;
+  const bool &m_decided, &m_byName;
 };
 
 class StateProxy : public QSortFilterProxyModel {
@@ -211,7 +215,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_proxy->setSourceModel(m_model);
   m_proxy->setSortRole(FusionModel::kSortRole);
   m_table->setModel(m_proxy);
-  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, this));
+  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, m_byName, this));
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
@@ -329,7 +333,7 @@ std::vector<int> ExplainView::relatedDecisions() const {
   std::vector<int> out;
   const auto& decisions = m_model->report().decisions;
   for (std::size_t i = 0; i < decisions.size(); ++i)
-    if (isRelated(*m_selection, decisions[i])) out.push_back(static_cast<int>(i));
+    if (isRelated(*m_selection, decisions[i], m_byName)) out.push_back(static_cast<int>(i));
   return out;
 }
 
@@ -359,10 +363,12 @@ void ExplainView::showDecision(int i, bool select) {
 
 // What was selected elsewhere lights up in the tables, too: rows of decisions are tinted, those of nodes selected.
 void ExplainView::markSelection() {
+  const auto& nodes = m_graph->graph().nodes;
+  m_byName = std::ranges::any_of(nodes, [this](const GraphNode& n) { return m_selection->isCalled(n.id); });
   if (!m_deciding && m_selection->choices() != m_decisionChoice) {
     m_decided = false;
     const auto* chosen = chosenDecision();
-    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen)) {
+    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen, m_byName)) {
       m_pair.reset();
       m_marking = true;
       m_table->setCurrentIndex({});
@@ -382,7 +388,6 @@ void ExplainView::markSelection() {
   }
   m_marking = true;
   QItemSelection rows;
-  const auto& nodes = m_graph->graph().nodes;
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
     if (m_selection->leadsTo(nodes[static_cast<std::size_t>(i)].id, nodes[static_cast<std::size_t>(i)].origins))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));

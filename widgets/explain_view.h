@@ -103,6 +103,7 @@ class ExplainView : public DockPage {
   bool m_marking = false, m_filtering = false;
   bool m_narrow = false;
   bool m_decided = false, m_deciding = false;
+  bool m_byName = true;                // what is selected has a node of its name
   std::uint64_t m_decisionChoice = 0;  // of the selection
   using Pair = std::pair<std::string, std::string>;
   std::optional<Pair> m_pair;  // producer and consumer of the decision in the card, by which it is known

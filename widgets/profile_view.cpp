@@ -155,6 +155,7 @@ PlotTable ProfileModel::table() const {
 
 QVariant ProfileModel::data(const QModelIndex& index, int role) const {
   if (!index.isValid() || index.row() >= rowCount()) return {};
+  if (role == kNowRole) return isNow(index.row());
   const auto& k = m_profile.kernels[static_cast<std::size_t>(index.row())];
   const double share = m_profile.stepUs > 0 ? k.us * k.calls / m_profile.stepUs : 0;
   const Rates r = ratesOf(k);

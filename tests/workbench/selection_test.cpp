@@ -523,6 +523,15 @@ TEST_F(Selected, ANameThatIsShownSelectsItsTensorWholly) {
     EXPECT_EQ(selection().origins(), byDefinition) << name;
     EXPECT_GE(selection().selectedSpans().size(), 1u) << name;
   }
+  // Both are computed as one, and are part of the same decisions.
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->rowCount() > 0; }));
+  window->showPage(MainWindow::Page::Author);
+  click(document().text().find("Q1[i") + 1);
+  const auto first = window->explain()->relatedDecisions();
+  EXPECT_FALSE(first.empty());
+  click(document().text().find("Q2[i") + 1);
+  EXPECT_EQ(window->explain()->relatedDecisions(), first);
 }
 
 // Its place in `train` is that of every other parameter's update, too.
