@@ -508,8 +508,11 @@ void Workspace::handle(const Envelope& envelope) {
   }
   // A decision was undone by measurement: decisions and kernels are others now.
   if (const auto* reverted = std::get_if<FusionRevertedEvent>(&envelope.message)) {
-    m_swaps.push_back(swapOf(*reverted));
-    Q_EMIT swapArrived(m_swaps.back());
+    // A search by itself changes no run.
+    if (m_runState.phase != RunPhase::Tuning) {
+      m_swaps.push_back(swapOf(*reverted));
+      Q_EMIT swapArrived(m_swaps.back());
+    }
     wantFusion();
     wantSubgraphs();
     return;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 #include "core/ir/paths.h"
@@ -204,6 +205,40 @@ std::int64_t workOf(const Program& program) {
   double sum = 0;
   for (std::size_t i = 0; i < program.operators.size(); ++i) sum += static_cast<double>(workOf(program, OperatorId(i)));
   return rounded(sum);
+}
+
+std::int64_t trafficOf(const Program& kernel) {
+  std::vector<double> reached(kernel.tensors.size(), 0);  // elements
+  for (std::size_t i = 0; i < kernel.operators.size(); ++i) {
+    const Operator& op = kernel.operators[i];
+    std::set<TensorId> counted;
+    std::set<AccessId> seen;
+    if (op.kind != OperatorKind::Loop)
+      for (const ExprId e : nodesOf(kernel, op.body)) {
+        const ScalarNode& node = kernel[e];
+        if (node.op != ScalarOp::Load || !seen.insert(node.access).second) continue;
+        const Access& access = kernel[node.access];
+        std::vector<IndexVar> variables;
+        double points = 1;
+        for (const AccessIndex& index : access.indices)
+          if (index.data.valid()) points = HUGE_VAL;
+          else index.affine.collectVariables(variables);
+        for (const IndexVar v : variables)
+          if (v < op.axes.size()) points *= static_cast<double>(op.axes[v].extent);
+        reached[access.tensor.value] += points;
+        counted.insert(access.tensor);
+      }
+    for (const TensorId t : readsOf(kernel, OperatorId(i)))
+      if (!counted.contains(t)) reached[t.value] = HUGE_VAL;
+  }
+  const auto made = producers(kernel);
+  double bytes = 0;
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    const Tensor& tensor = kernel.tensors[t];
+    if (!made[t].valid()) bytes += std::min(static_cast<double>(tensor.elements()), reached[t]) * bytesOf(tensor.type);
+  }
+  for (const Output& output : kernel.outputs) bytes += static_cast<double>(kernel[output.tensor].bytes());
+  return rounded(bytes);
 }
 
 }  // namespace nf

@@ -13,4 +13,8 @@ int flopsOfNode(const Program& program, const ScalarNode& node);
 std::int64_t workOf(const Program& program, OperatorId op);
 std::int64_t workOf(const Program& program);  // of all its operators
 
+// Bytes that one execution of a kernel moves at least once: of each tensor that it does not make itself as many elements as its accesses
+// can reach, the whole tensor at most (a loop's body reads a slice of what the loop stacks), and its outputs.
+std::int64_t trafficOf(const Program& kernel);
+
 }  // namespace nf

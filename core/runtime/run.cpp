@@ -385,12 +385,7 @@ std::vector<KernelTime> kernelTimes(const Executable& x) {
   for (std::size_t i = 0; i < x.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = x.plan().subgraphs[i];
     const Executable::Watch& watch = x.profile()[i];
-    KernelTime t{s.hash, s.name, s.callsPerStep, watch.median() * 1e6, workOf(*s.program), 0};
-    const auto made = producers(*s.program);
-    for (std::size_t k = 0; k < s.program->tensors.size(); ++k)
-      if (!made[k].valid()) t.bytes += s.program->tensors[k].bytes();
-    for (const Output& o : s.program->outputs) t.bytes += (*s.program)[o.tensor].bytes();
-    times.push_back(std::move(t));
+    times.push_back({s.hash, s.name, s.callsPerStep, watch.median() * 1e6, workOf(*s.program), trafficOf(*s.program)});
   }
   std::sort(times.begin(), times.end(), moreExpensive);
   return times;

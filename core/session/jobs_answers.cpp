@@ -130,8 +130,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       info.name = group.name;
       if (device)
         if (const auto space = scheduleSpace(subgraph.program, *device)) info.kind = (*space)->first().kind;
-      for (const TensorId t : subgraph.inputs) info.bytes += subgraph.program[t].bytes();
-      for (const TensorId t : subgraph.outputs) info.bytes += subgraph.program[t].bytes();
+      info.bytes = trafficOf(subgraph.program);
       info.flops = workOf(subgraph.program);
       if (device) loadRecords(hash);
       const std::lock_guard lock(m_mutex);

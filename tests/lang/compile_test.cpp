@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/lang/compile.h"
 #include "core/ir/structural_hash.h"
+#include "core/ir/work.h"
 
 #include <gtest/gtest.h>
 
@@ -530,6 +531,15 @@ for t in 0..4 { h = 0.5*h + X[t, _] }
   EXPECT_EQ(c.program[c.program.tensorNamed("Y")].shape, std::vector<std::int64_t>{3});
   EXPECT_EQ(codesOf("input X[4, 3]\nZ = X[0, _] + X[4, _]\n"), std::vector<std::string>{"index-out-of-bounds"});
   EXPECT_EQ(codesOf("input X[4, 3]\nZ = X[0, _] + X[_, 0]\n"), std::vector<std::string>{"extent-conflict"});
+}
+
+// Of a stacked tensor a step reads its slice.
+TEST(Compile, TrafficIsOfTheElementsThatAreReached) {
+  const auto traffic = [](const char* text) { return trafficOf(clean(text).program); };
+  EXPECT_EQ(traffic("input X[8, 4, 64]\nY[b] = X[3, 0, b]\n"), 4 * 64) << "nothing is an output";
+  EXPECT_EQ(traffic("input X[8, 64]\nY[b] = sum[t] X[t, b]\n"), 4 * 8 * 64);
+  EXPECT_EQ(traffic("input X[8, 64]\nY[b] = X[0, b] * X[1, b]\n"), 4 * 2 * 64);
+  EXPECT_EQ(traffic("input X[9]\nY[i: 7, j: 3] = X[i + j]\n"), 4 * 9) << "no more than there are";
 }
 
 // What a loop carries last is its cell's, wherever it is read first.
