@@ -115,12 +115,13 @@ class TensorView::Image : public QWidget {
     const QRectF box = frame();
     p.drawImage(box, image);
     paintScale(p);
-    if (box.width() / columns >= 7) {
-      p.setPen(QPen(m_theme->colors().page, 1));
-      for (int c = 1; c < columns; ++c)
-        p.drawLine(QPointF(box.width() * c / columns, 0), QPointF(box.width() * c / columns, box.height()));
-      for (int r = 1; r < rows; ++r) p.drawLine(QPointF(0, box.height() * r / rows), QPointF(box.width(), box.height() * r / rows));
-    }
+    // Cells are told apart along an axis on which they are wide enough for it.
+    constexpr double kLeastCell = 7;
+    p.setPen(QPen(m_theme->colors().page, 1));
+    for (int c = 1; c < columns && box.width() / columns >= kLeastCell; ++c)
+      p.drawLine(QPointF(box.width() * c / columns, 0), QPointF(box.width() * c / columns, box.height()));
+    for (int r = 1; r < rows && box.height() / rows >= kLeastCell; ++r)
+      p.drawLine(QPointF(0, box.height() * r / rows), QPointF(box.width(), box.height() * r / rows));
     // Zeros are as white as a light page.
     p.setPen(QPen(m_theme->colors().separator, 1));
     p.drawRect(QRect(0, 0, static_cast<int>(box.width()) - 1, static_cast<int>(box.height()) - 1));

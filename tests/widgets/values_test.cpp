@@ -49,6 +49,32 @@ TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
   EXPECT_GT(framed, shot.width() / 4) << "the row above the cells";
 }
 
+// Logits: many rows, few columns. Each column has its own colour.
+TEST_F(Values, ATallNarrowPictureShowsItsColumns) {
+  TensorView view(&theme, false);
+  view.resize(600, 400);
+  view.show();
+  constexpr std::int64_t kRows = 240;
+  view.setTensor("K", {kRows, 2});
+  TensorSlice slice;
+  slice.tensor = "K", slice.shape = {kRows, 2}, slice.begin = {0, 0}, slice.end = {kRows, 2};
+  slice.min = -1, slice.max = 1, slice.histogram = {kRows, kRows};
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < kRows; ++i) values.insert(values.end(), {1, -1});
+  view.setSlice(slice, values);
+  QCoreApplication::processEvents();
+  QWidget* picture = nullptr;
+  for (QWidget* w : view.findChildren<QWidget*>())
+    if (w->accessibleName().startsWith("Values as a picture")) picture = w;
+  ASSERT_TRUE(picture && picture->isVisible());
+  const QImage shot = picture->grab().toImage();
+  for (const int y : {shot.height() / 4, shot.height() / 2}) {
+    const QColor left = shot.pixelColor(8, y), right = shot.pixelColor(30, y);
+    EXPECT_GT(left.red(), left.blue() + 60) << left.name().toStdString();
+    EXPECT_GT(right.blue(), right.red() + 60) << right.name().toStdString();
+  }
+}
+
 // Who scrolls past a number or a choice does not turn it.
 TEST_F(Values, TheWheelOverAnIndexScrollsThePage) {
   TensorView view(&theme, false);
