@@ -594,67 +594,85 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     const GoingOn from = goingOn(trained.get(), notebook);
     for (const auto& [name, then] : from.same) options.values.emplace(name, trained->values.at(then));
     const std::int64_t step = options.values.empty() ? -1 : trained->step;
-    std::unique_ptr<RunJob> job;
     const auto begin = std::chrono::steady_clock::now();
-    const auto end = [&](const std::string& message) {
-      const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-      std::vector<std::uint32_t> cells = request.cells;
-      if (cells.empty())
-        for (std::uint32_t i = 0; i < notebook.cells.size(); ++i) cells.push_back(i);
-      for (const std::uint32_t cell : cells) {
-        if (cell >= notebook.cells.size() || !whyNot(revision->notebook(), cell).empty()) continue;
-        protocol::CellResult result;
-        result.revision = revision->number();
-        result.cell = cell;
-        result.ms = ms;
-        result.status = message.empty() ? protocol::CellStatus::Ok : protocol::CellStatus::Error;
-        result.message = message;
-        if (const bool missing = trained && !trained->missing.empty(); message.empty() && (missing || !from.whole())) {
-          const std::set<std::string> parameters = parametersOf(notebook, cell);
-          if (!missing) result.message = from.beginning(parameters);
-          else if (!parameters.empty()) result.message = "Computed with initial values: " + trained->missing;
-        }
-        if (message.empty())
-          for (const TensorId t : notebook.cells[cell].defines) result.tensors.push_back(notebook.program[t].name);
-        m_outbox.send(result, id);
+    const auto tell = [&](std::uint32_t cell, const std::string& message) {
+      protocol::CellResult result;
+      result.revision = revision->number();
+      result.cell = cell;
+      result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      result.status = message.empty() ? protocol::CellStatus::Ok : protocol::CellStatus::Error;
+      result.message = message;
+      if (const bool missing = trained && !trained->missing.empty(); message.empty() && (missing || !from.whole())) {
+        const std::set<std::string> parameters = parametersOf(notebook, cell);
+        if (!missing) result.message = from.beginning(parameters);
+        else if (!parameters.empty()) result.message = "Computed with initial values: " + trained->missing;
       }
-      finish(id);
-      m_outbox.send(protocol::RunState{});
+      if (message.empty())
+        for (const TensorId t : notebook.cells[cell].defines) result.tensors.push_back(notebook.program[t].name);
+      m_outbox.send(result, id);
     };
     const auto waiting = [&](std::size_t done, std::size_t all) {
       state.detail = "compiling and checking " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
       m_outbox.send(state);
     };
-    std::vector<std::string> least;
-    for (const std::uint32_t cell : request.cells)
-      if (cell < notebook.cells.size())
-        for (const TensorId t : notebook.cells[cell].shows) least.push_back(notebook.program[t].name);
-    bool whole = true;
-    const auto prepared = prepareRun(job, *device, options, std::move(least), whole, stop, waiting);
-    if (!prepared) return end(prepared.error().message);
-    if (!*prepared) {
-      m_outbox.send(protocol::Cancelled{}, id);
-      m_outbox.send(protocol::RunState{});
-      return;
-    }
-    for (const protocol::WarningEvent& w : job->warnings()) m_outbox.send(w);
-    state.phase = protocol::RunPhase::Computing;
-    state.detail.clear();
-    m_outbox.send(state);
-    const auto done = job->run(false, stop);
-    if (!done && isStopped(done.error())) {
-      m_outbox.send(protocol::Cancelled{}, id);
-      m_outbox.send(protocol::RunState{});
-      return;
-    }
-    if (done) {
+    const auto shown = [&](std::uint32_t cell) {
+      std::vector<std::string> names;
+      for (const TensorId t : notebook.cells[cell].shows) names.push_back(notebook.program[t].name);
+      return names;
+    };
+    // False: it was stopped.
+    const auto compute = [&](const RunOptions& what, std::vector<std::string> least, bool all) -> Result<bool> {
+      std::unique_ptr<RunJob> job;
+      bool whole = true;
+      state.phase = protocol::RunPhase::Preparing;
+      NF_TRY(const bool ready, prepareRun(job, *device, what, std::move(least), whole, stop, waiting));
+      if (!ready) return false;
+      for (const protocol::WarningEvent& w : job->warnings()) m_outbox.send(w);
+      state.phase = protocol::RunPhase::Computing;
+      state.detail.clear();
+      m_outbox.send(state);
+      const auto done = job->run(false, stop);
+      if (!done && isStopped(done.error())) return false;
+      if (!done) return done.error();
       const std::lock_guard lock(m_mutex);
       m_run = std::move(job);
       m_runRevision = revision;
-      m_runIsWhole = whole;
+      m_runIsWhole = whole && all;
       m_step = step;
+      return true;
+    };
+    std::vector<std::uint32_t> cells = request.cells;
+    if (cells.empty())
+      for (std::uint32_t i = 0; i < notebook.cells.size(); ++i) cells.push_back(i);
+    std::erase_if(cells,
+                  [&](std::uint32_t cell) { return cell >= notebook.cells.size() || !whyNot(revision->notebook(), cell).empty(); });
+    std::vector<std::string> least;
+    if (!request.cells.empty())
+      for (const std::uint32_t cell : cells) std::ranges::copy(shown(cell), std::back_inserter(least));
+    auto computed = compute(options, std::move(least), true);
+    if (!computed && cells.size() > 1) {
+      // What fails in one of them says nothing of the others, whose values are then made together.
+      std::vector<std::pair<std::uint32_t, std::string>> outcomes;
+      std::vector<std::string> good;
+      for (const std::uint32_t cell : cells) {
+        if (notebook.cells[cell].shows.empty()) continue;
+        options.tensors = shown(cell);
+        computed = compute(options, {}, false);
+        if (computed && !*computed) break;
+        if (computed) std::ranges::copy(options.tensors, std::back_inserter(good));
+        outcomes.emplace_back(cell, computed ? std::string() : computed.error().message);
+      }
+      if (good.size() > 1 && !(computed && !*computed)) {
+        options.tensors = std::move(good);
+        computed = compute(options, {}, false);
+      }
+      for (const auto& [cell, message] : outcomes) tell(cell, message);
+    } else if (!computed || *computed) {
+      for (const std::uint32_t cell : cells) tell(cell, computed ? std::string() : computed.error().message);
     }
-    end(done ? std::string() : done.error().message);
+    if (computed && !*computed) m_outbox.send(protocol::Cancelled{}, id);
+    else finish(id);
+    m_outbox.send(protocol::RunState{});
   });
 }
 

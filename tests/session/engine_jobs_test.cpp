@@ -49,6 +49,26 @@ TEST_F(EngineJobs, RunComputesWhatSlicesShow) {
   EXPECT_EQ(engine.ask<Failed>(TensorRequest{"nothing", {}, {}, 10}).stage, "tensor");
 }
 
+// What fails in one cell says nothing of the others.
+TEST_F(EngineJobs, ACellThatCannotBeComputedLeavesTheOthersTheirValues) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(
+      "# %%\nZ[i: 4] = 1.0\nshow Z\n\n"
+      "# %%\ndata D = csv(\"nowhere.csv\")\nlet B = 2\ninput X[B, 3] = batch D[:, 0..3]\nQ[b] = sum[k] X[b, k]\nshow Q\n\n"
+      "# %%\nU[i: 4] = 2.0\nshow U\n");
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  const auto cells = engine.passed<CellResult>();
+  ASSERT_EQ(cells.size(), 3u);
+  EXPECT_EQ(cells[0].status, CellStatus::Ok) << cells[0].message;
+  EXPECT_EQ(cells[1].status, CellStatus::Error);
+  EXPECT_NE(cells[1].message.find("nowhere.csv"), std::string::npos) << cells[1].message;
+  EXPECT_EQ(cells[2].status, CellStatus::Ok) << cells[2].message;
+  for (const auto& [name, value] : {std::pair{"Z", 1.0}, {"U", 2.0}}) {
+    engine.ask<TensorSlice>(TensorRequest{name, {}, {}, 100});
+    EXPECT_EQ(unpackValues(engine.binary()), std::vector<double>(4, value)) << name;
+  }
+}
+
 TEST_F(EngineJobs, APartOfWhatACallMakesIsSaidToBeComputedByAShow) {
   EngineProcess engine(m_folder.path(""));
   const std::string text = "# %%\nparam X[2, 4] = normal(0, 1)\nQ = softmax(X)\nloss L = mean[i, j] (Q[i, j] - 1)^2\nshow Q\n";
