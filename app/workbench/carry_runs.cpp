@@ -13,11 +13,6 @@ namespace fs = std::filesystem;
 
 fs::path pathOf(const QString& path) { return QFile::encodeName(path).toStdString(); }
 
-// The newest first: where there is no room for all it is the one that is wanted.
-QStringList runsIn(const QString& folder) {
-  return QDir(folder).entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed);
-}
-
 // It was carried there already.
 bool isThere(const QString& from, const QString& to, const QString& run) {
   const auto settings = [&](const QString& root) {
@@ -57,7 +52,7 @@ std::error_code copyFolder(const fs::path& from, const fs::path& to, bool link) 
 }
 
 QString carry(const QString& from, const QString& to, bool move) {
-  const QStringList runs = runsIn(from);
+  const QStringList runs = runsIn(from);  // where there is no room for all, the newest is wanted
   if (runs.isEmpty()) return {};
   if (!QDir().mkpath(to)) return QObject::tr("the folder %1 cannot be made").arg(to);
   QString error;
@@ -81,6 +76,10 @@ QString carry(const QString& from, const QString& to, bool move) {
 }
 
 }  // namespace
+
+QStringList runsIn(const QString& folder) {
+  return QDir(folder).entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed);
+}
 
 QString moveRuns(const QString& from, const QString& to) { return carry(from, to, true); }
 QString copyRuns(const QString& from, const QString& to) { return carry(from, to, false); }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QString>
+#include <QStringList>
 
 namespace nf {
 
 inline const QString kRuns = QStringLiteral(".out");  // behind a notebook's name: the folder of its runs
+
+QStringList runsIn(const QString& folder);  // their names, the newest first: they are named by the time they were made at
 
 // The folders of runs in `from`, as those of another notebook. A name that is taken there gets a number. What went wrong; empty: nothing.
 QString moveRuns(const QString& from, const QString& to);  // also to another file system

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <type_traits>
 
+#include "app/workbench/carry_runs.h"
 #include "widgets/basic.h"
 
 namespace nf {
@@ -122,16 +123,13 @@ std::optional<KeptRun> wholeRun(const QDir& root, const QString& folder) {
   return run;
 }
 
-// Folders are named by the time they were made at.
-QStringList newestFirst(const QDir& root) { return root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed); }
-
-QDir runsOf(const QString& notebook) { return QDir(notebook + QStringLiteral(".out")); }
+QDir runsOf(const QString& notebook) { return QDir(notebook + kRuns); }
 
 }  // namespace
 
 std::optional<KeptRun> newestKeptRun(const QString& notebook) {
   const QDir root = runsOf(notebook);
-  for (const QString& name : newestFirst(root))
+  for (const QString& name : runsIn(root.path()))
     if (auto run = wholeRun(root, name)) return run;
   return std::nullopt;
 }
@@ -140,7 +138,7 @@ std::optional<KeptRun> keptRun(const QString& notebook, const QString& folder) {
 
 bool hasRuns(const QString& notebook) {
   const QDir root = runsOf(notebook);
-  const QStringList all = newestFirst(root);
+  const QStringList all = runsIn(root.path());
   return std::any_of(all.begin(), all.end(),
                      [&](const QString& name) { return QFile::exists(root.filePath(name + QStringLiteral("/run.json"))); });
 }
@@ -149,7 +147,7 @@ std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& lo
   const auto tr = [](const char* text) { return QCoreApplication::translate("nf::KeptRun", text); };
   std::vector<KeptRunLine> lines;
   const QDir root = runsOf(notebook);
-  for (const QString& name : newestFirst(root)) {
+  for (const QString& name : runsIn(root.path())) {
     const QDir folder(root.filePath(name));
     QFile settings(folder.filePath(QStringLiteral("run.json")));
     if (!settings.open(QIODevice::ReadOnly)) continue;

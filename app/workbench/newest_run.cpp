@@ -9,6 +9,8 @@
 #include <QtEndian>
 #include <optional>
 
+#include "app/workbench/carry_runs.h"
+
 namespace nf {
 
 namespace {
@@ -53,14 +55,13 @@ std::optional<RunCheckpoint> leftBy(const QDir& root, const QString& name) {
   return left;
 }
 
-QDir runsOf(const QString& notebook) { return QDir(notebook + QStringLiteral(".out")); }
+QDir runsOf(const QString& notebook) { return QDir(notebook + kRuns); }
 
 }  // namespace
 
 RunCheckpoint newestCheckpoint(const QString& notebook) {
   const QDir root = runsOf(notebook);
-  // Folders are named by the time they were made at.
-  for (const QString& name : root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed))
+  for (const QString& name : runsIn(root.path()))
     if (const auto left = leftBy(root, name)) return *left;
   return {};
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/workbench/carry_runs.h"
 #include "app/workbench/main_window.h"
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
@@ -115,7 +116,7 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
         ->setEnabled(false);
   menu->addSeparator();
   connect(menu->addAction(tr("Open the folder of the runs")), &QAction::triggered, this, [this, place] {
-    const QString folder = place + QStringLiteral(".out");
+    const QString folder = place + kRuns;
     if (!QDesktopServices::openUrl(QUrl::fromLocalFile(folder)))
       setStatus("warning", tr("Nothing opens folders here: %1").arg(folder));
   });

@@ -132,13 +132,13 @@ class Workspace : public QObject {
   void wantSlice(const protocol::TensorRequest& request);
   void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
 
-  // `resume`: training goes on from this checkpoint, "newest" or a file; empty: from the first step.
   // Where its runs lie: beside its file, or where they were left when the notebook got another name.
   QString runsPlace();
   QString strandedText() const;  // why they were left there; empty: they were not
   void carryAgain();
   void leaveStranded() { m_stranded.clear(); }
   bool awaitsStep() const { return m_resuming; }  // of a run that goes on from a checkpoint
+  // `resume`: training goes on from this checkpoint, "newest" or a file; empty: from the first step.
   void runCell(std::uint32_t cell, bool train, const QString& resume = {});
   void runAll();
   void stop();

@@ -29,6 +29,13 @@ TEST_F(Values, AMessageWithAWordOfTenThousandLettersIsNoWiderThanOthers) {
   EXPECT_EQ(plainCodeText("expected `)` or `,`, found `Wt`"), u"expected “)” or “,”, found Wt");
 }
 
+QImage pictureIn(const TensorView& view) {
+  for (QWidget* w : view.findChildren<QWidget*>())
+    if (w->isVisible() && w->accessibleName().startsWith("Values as a picture")) return w->grab().toImage();
+  ADD_FAILURE() << "no picture is shown";
+  return QImage(1, 1, QImage::Format_RGB32);
+}
+
 TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
   TensorView view(&theme, false);
   view.resize(600, 400);
@@ -38,11 +45,7 @@ TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
   slice.tensor = "w", slice.shape = {5}, slice.begin = {0}, slice.end = {5}, slice.histogram = {5};
   view.setSlice(slice, std::vector<double>(5, 0));
   QCoreApplication::processEvents();
-  QWidget* picture = nullptr;
-  for (QWidget* w : view.findChildren<QWidget*>())
-    if (w->accessibleName().startsWith("Values as a picture")) picture = w;
-  ASSERT_TRUE(picture && picture->isVisible());
-  const QImage shot = picture->grab().toImage();
+  const QImage shot = pictureIn(view);
   const QColor separator = theme.colors().separator;
   int framed = 0;
   for (int x = 0; x < shot.width() / 2; ++x) framed += shot.pixelColor(x, 0) == separator;
@@ -63,11 +66,7 @@ TEST_F(Values, ATallNarrowPictureShowsItsColumns) {
   for (std::int64_t i = 0; i < kRows; ++i) values.insert(values.end(), {1, -1});
   view.setSlice(slice, values);
   QCoreApplication::processEvents();
-  QWidget* picture = nullptr;
-  for (QWidget* w : view.findChildren<QWidget*>())
-    if (w->accessibleName().startsWith("Values as a picture")) picture = w;
-  ASSERT_TRUE(picture && picture->isVisible());
-  const QImage shot = picture->grab().toImage();
+  const QImage shot = pictureIn(view);
   for (const int y : {shot.height() / 4, shot.height() / 2}) {
     const QColor left = shot.pixelColor(8, y), right = shot.pixelColor(30, y);
     EXPECT_GT(left.red(), left.blue() + 60) << left.name().toStdString();
