@@ -40,33 +40,9 @@ QString kernelName(const std::string& name, int most) {
   const QString count = counted.hasMatch() ? QStringLiteral(" +") + counted.captured(3)
                         : parts.size() > 1 ? QStringLiteral(" +%1").arg(parts.size() - 1)
                                            : QString();
-  QString out = counted.hasMatch() ? counted.captured(1) : parts.front();
+  QString out = counted.hasMatch() ? counted.captured(1) : parts.back();
   if (out.size() > most - 3) out = out.left(most - 4) + QChar(0x2026);
   return out + count;
-}
-
-QStringList kernelNames(const std::vector<std::string>& names, int most) {
-  QStringList out;
-  std::vector<QStringList> parts;
-  for (const std::string& name : names) {
-    out << kernelName(name, most);
-    parts.push_back(shortName(name).split(QStringLiteral(" + ")));
-  }
-  const QStringList plain = out;
-  for (qsizetype i = 0; i < out.size(); ++i) {
-    if (plain.count(plain[i]) < 2) continue;
-    const auto& own = parts[static_cast<std::size_t>(i)];
-    for (const QString& part : own) {
-      bool shared = false;
-      for (qsizetype k = 0; k < out.size(); ++k)
-        shared = shared || (k != i && plain[k] == plain[i] && parts[static_cast<std::size_t>(k)].contains(part));
-      if (shared) continue;
-      out[i] = part.size() > most ? part.left(most - 1) + QChar(0x2026) : part;
-      if (own.size() > 1) out[i] += QStringLiteral(" +%1").arg(own.size() - 1);
-      break;
-    }
-  }
-  return out;
 }
 
 }  // namespace nf

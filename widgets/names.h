@@ -2,9 +2,7 @@
 #pragma once
 #include <QFontMetrics>
 #include <QString>
-#include <QStringList>
 #include <string>
-#include <vector>
 
 namespace nf {
 
@@ -17,10 +15,8 @@ inline QString shortName(const std::string& name) { return shortName(QString::fr
 // In at most `width` pixels: of "Vote.0 and 12 more" the name gives way, the count never.
 QString elidedName(const QFontMetrics& metrics, const QString& name, int width);
 
-// A fused kernel's name, "dW + sgd", in at most `most` characters: "dC.sum +4".
+// A fused kernel's name, "dW + sgd", in at most `most` characters: its last operator, whose result no other kernel makes, and how many
+// more it has, "W.next +4".
 QString kernelName(const std::string& name, int most);
-
-// Of several kernels, as kernelName says them; those that would read alike name the first operator that the others have not.
-QStringList kernelNames(const std::vector<std::string>& names, int most);
 
 }  // namespace nf

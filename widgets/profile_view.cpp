@@ -76,9 +76,6 @@ void ProfileModel::setProfile(const protocol::Profile& profile) {
   const bool same = profile.kernels.size() == m_profile.kernels.size();
   if (!same) beginResetModel();
   m_profile = profile;
-  std::vector<std::string> names;
-  for (const auto& k : profile.kernels) names.push_back(k.name);
-  m_names = kernelNames(names, 26);
   if (!same) endResetModel();
   else if (!profile.kernels.empty()) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
@@ -162,7 +159,7 @@ QVariant ProfileModel::data(const QModelIndex& index, int role) const {
   const double gb = k.us > 0 ? static_cast<double>(k.bytes) / k.us * 1e-3 : 0,
                gflop = k.us > 0 ? static_cast<double>(k.flops) / k.us * 1e-3 : 0;
   if (role == Qt::DisplayRole) switch (index.column()) {
-      case kKernel: return m_names.value(index.row());
+      case kKernel: return kernelName(k.name, 26);
       case kTime: return microsecondsText(k.us);
       case kCalls: return QString::number(k.calls, 'g', 4);
       case kShare: return percent(share);

@@ -56,7 +56,6 @@ class ProfileModel : public QAbstractTableModel {
   };
   Rates ratesOf(const protocol::KernelTimeInfo& kernel) const;
   protocol::Profile m_profile;
-  QStringList m_names;  // short, each its own
   std::optional<std::set<std::string>> m_kernels;
   std::optional<protocol::DeviceConstants> m_device;
 };

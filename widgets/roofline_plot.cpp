@@ -146,9 +146,6 @@ void RooflinePlot::redraw() {
               true});
   }
   std::vector<Label> others;
-  std::vector<std::string> full;
-  for (const auto& s : m_subgraphs) full.push_back(s.name);
-  const QStringList names = kernelNames(full, 16);
   for (const auto& s : m_subgraphs) {
     if (s.bytes <= 0 || s.flops <= 0) continue;
     const double x = static_cast<double>(s.flops) / static_cast<double>(s.bytes);
@@ -160,7 +157,7 @@ void RooflinePlot::redraw() {
       dot->setLineStyle(QCPGraph::lsNone);
       dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(c.muted, 1.2), Qt::NoBrush, 6));
       avoid(x, rate(*s.us), 5);
-      others.push_back({names[&s - m_subgraphs.data()],
+      others.push_back({kernelName(s.name, 16),
                         x,
                         rate(*s.us),
                         {Side::Right, Side::Left, Side::Above, Side::Below},

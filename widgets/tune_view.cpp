@@ -72,6 +72,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const QString gain = index.data(Qt::AccessibleDescriptionRole).toString();
     p->drawText(second, Qt::AlignVCenter | Qt::AlignRight, gain);
     QString kind = QString::fromStdString(s.kind);
+    if (!s.loop.empty()) kind += QObject::tr(", in the loop of %1").arg(shortName(s.loop));
     if (s.trials > 0) kind += QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials"));
     p->drawText(second.adjusted(0, 0, -p->fontMetrics().horizontalAdvance(gain) - 6, 0), Qt::AlignVCenter,
                 p->fontMetrics().elidedText(kind, Qt::ElideRight, second.width() - p->fontMetrics().horizontalAdvance(gain) - 6));

@@ -312,7 +312,7 @@ Entity* Elaborator::resolve(std::string_view name, Span use, bool written) {
     if (!carried.last.valid()) {
       const Tensor& initial = (*c.program)[carried.initial];
       Tensor t;
-      t.name = c.names.taken(initial.name);
+      t.name = c.names.taken(entity->level == 0 ? fullName(std::string(name)) : std::string(name));
       t.type = initial.type;
       t.shape = initial.shape;
       t.origin = originIn(c, use, m_frame);

@@ -21,7 +21,8 @@ struct HeldOut {
 
 std::optional<HeldOut> heldOutOf(const CompiledNotebook& notebook, const CompileOptions& options) {
   if (options.train >= notebook.trains.size()) return std::nullopt;
-  const HeldOut held{&notebook.trains[options.train], heldOutRows(notebook.program)};
+  const TrainSettings& train = notebook.trains[options.train];
+  const HeldOut held{&train, heldOutRows(evaluationProgram(notebook, train.loss))};
   if (held.rows <= 0 || held.train->batch <= 0 || held.rows == held.train->batch) return std::nullopt;
   return held;
 }

@@ -43,13 +43,14 @@ std::string text(const Json& j, const char* key) {
   return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
 }
 
+// A kernel by its last operator, whose result no other kernel makes: "W.next +4".
 std::string shortName(const std::string& name, std::size_t most) {
   if (name.size() <= most) return name;
-  const std::size_t plus = name.find(" + ");
-  std::string out = name.substr(0, std::min(plus, most - 4));
-  if (out.size() < plus && plus > most - 4) out += "\u2026";
+  const std::size_t last = name.rfind(" + ");
+  std::string out = last == std::string::npos ? name : name.substr(last + 3);
+  if (out.size() > most - 4) out = out.substr(0, most - 4) + "\u2026";
   std::size_t more = 0;
-  for (std::size_t at = plus; at != std::string::npos; at = name.find(" + ", at + 3)) ++more;
+  for (std::size_t at = name.find(" + "); at != std::string::npos; at = name.find(" + ", at + 3)) ++more;
   return more ? out + " +" + std::to_string(more) : out;
 }
 

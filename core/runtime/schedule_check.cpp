@@ -215,8 +215,8 @@ Diagnostics checkSchedulesOutsideSteps(const CompiledNotebook& notebook, const C
     addNew(diagnostics, checkPins(*stages, options, target, seen).diagnostics);
     seen.merge(pinsOf(*stages));
   };
-  const std::int64_t rows = heldOutRows(notebook.program);
   for (std::size_t train = 0; train < notebook.trains.size() && !allSeen(); ++train) {
+    const std::int64_t rows = heldOutRows(evaluationProgram(notebook, notebook.trains[train].loss));
     CompileOptions evaluated = compile;
     evaluated.training = false;
     evaluated.train = train;

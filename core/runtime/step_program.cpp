@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/ir/rewrite.h"
 #include "core/runtime/evaluation_check.h"
 #include "core/runtime/execution_plan.h"
 
@@ -66,11 +67,25 @@ std::vector<std::string> setsReadBy(const Program& p) {
   return sets;
 }
 
+// What the outputs need, and no rows that none of it reads: those of another job's data, which need not be there.
+Program jobOf(const Program& whole, const std::vector<TensorId>& outputs, bool updates) {
+  Program p = restrictedTo(whole, outputs, updates);
+  std::vector<bool> read(p.tensors.size(), false);
+  for (std::size_t o = 0; o < p.operators.size(); ++o)
+    for (const TensorId t : readsOf(p, OperatorId(o))) read[t.value] = true;
+  const std::size_t count = p.outputs.size();
+  for (std::size_t t = 0; t < p.tensors.size(); ++t)
+    if (read[t] || p.tensors[t].init.kind != Initializer::Kind::Batch) p.outputs.push_back({{}, TensorId(t), OutputRole::Named});
+  dropUnusedTensors(p, 0);
+  p.outputs.resize(count);
+  return p;
+}
+
 }  // namespace
 
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
   const TensorId loss = lossOf(notebook, train);
-  return restrictedTo(notebook.program, loss.valid() ? std::vector{loss} : std::vector<TensorId>{}, true);
+  return jobOf(notebook.program, loss.valid() ? std::vector{loss} : std::vector<TensorId>{}, true);
 }
 
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss) {
@@ -79,12 +94,13 @@ Program evaluationProgram(const CompiledNotebook& evaluation, const std::string&
   for (const Output& o : whole.outputs) {
     if (o.role != OutputRole::Eval && (o.role != OutputRole::Loss || o.name != loss)) continue;
     const std::vector<std::string> sets = setsReadBy(restrictedTo(whole, {o.tensor}, false));
+    if (o.role == OutputRole::Loss && sets.empty()) continue;  // no row of it is held out
     const bool rows = std::none_of(whole.data.begin(), whole.data.end(), [&](const DataSet& d) {
       return d.heldOutLast == 0 && std::find(sets.begin(), sets.end(), d.name) != sets.end();
     });
     if (rows) wanted.push_back(o.tensor);
   }
-  Program p = restrictedTo(whole, wanted, false);
+  Program p = jobOf(whole, wanted, false);
   std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval && o.role != OutputRole::Loss; });
   return p;
 }
@@ -95,7 +111,7 @@ Program inputEvaluationProgram(const CompiledNotebook& evaluation) {
   for (const Output& o : whole.outputs)
     if (o.role == OutputRole::Eval && (whole.data.empty() || setsReadBy(restrictedTo(whole, {o.tensor}, false)).empty()))
       wanted.push_back(o.tensor);
-  Program p = restrictedTo(whole, wanted, false);
+  Program p = jobOf(whole, wanted, false);
   std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval; });
   return p;
 }

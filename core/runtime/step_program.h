@@ -10,9 +10,10 @@
 // Which of the programs that a notebook holds is meant: what steps, what evaluates, what fusion is decided for.
 namespace nf {
 
-// One training step: what the loss and the updates need. `train` selects the statement's loss.
+// One training step: what the loss and the updates need. `train` selects the statement's loss. Rows of data sets that it does not read,
+// which another job's loss may, are no part of it; other given tensors stay.
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
-// The loss and every `eval`, nothing else.
+// The loss, if rows of a data set go into it, and every `eval`, nothing else.
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss);
 // Every `eval` that no rows of a data set go into: the inputs as they are give it.
 Program inputEvaluationProgram(const CompiledNotebook& evaluation);

@@ -533,6 +533,13 @@ for t in 0..4 { h = 0.5*h + X[t, _] }
   EXPECT_EQ(codesOf("input X[4, 3]\nZ = X[0, _] + X[_, 0]\n"), std::vector<std::string>{"extent-conflict"});
 }
 
+TEST(Compile, WhatALoopLeavesHasTheNameThatItCarries) {
+  const auto c = clean("input X[4, 3]\nparam h0[3] = 0\nh = h0\nfor t in 0..4 { h = 0.5*h + X[t, _] }\nY[i] = h[i] + h0[i]\n");
+  EXPECT_TRUE(c.program.tensorNamed("h").valid());
+  EXPECT_EQ(c.program[c.program.loops[0].carried[0].last].name, "h");
+  EXPECT_FALSE(c.program.tensorNamed("h0#2").valid());
+}
+
 // Of a stacked tensor a step reads its slice.
 TEST(Compile, TrafficIsOfTheElementsThatAreReached) {
   const auto traffic = [](const char* text) { return trafficOf(clean(text).program); };

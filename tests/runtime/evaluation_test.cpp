@@ -297,6 +297,32 @@ TEST(Train, ABatchThatIsWrittenAsANumberIsEvaluatedInBatches) {
   }
 }
 
+// Beside another job, whose data set may even be missing.
+TEST(Train, ALossWithoutDataNeedsNoRows) {
+  const fakes::Folder folder;
+  writeNumbers(folder.path("d.csv"), 20);
+  const auto context = interpreter();
+  for (const char* data : {"d.csv", "missing.csv"})
+    for (const std::string eval : {"", "eval size = sum[i] P[i]^2\n"}) {
+      std::vector<protocol::Message> messages;
+      TrainOptions o = optionsFor("param P[3] = normal(0, 1)\nloss L = sum[i] P[i]^2\n" + eval +
+                                  "train L { steps = 3; mode = static }\ndata D = csv(\"" + data +
+                                  "\") { split = last 8 }\ninput X[4] = batch D[:, 0]\nparam w = normal(1, 0)\n"
+                                  "loss M = mean[b] (X[b] * w)^2\n");
+      o.source.directory = folder.path("");
+      TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+      const auto summary = job.run({});
+      ASSERT_TRUE(summary.ok()) << summary.error().message;
+      EXPECT_EQ(summary->done.steps, 3);
+      EXPECT_TRUE(only<protocol::WarningEvent>(messages).empty());
+      const auto evals = only<protocol::EvalEvent>(messages);
+      ASSERT_EQ(evals.size(), eval.empty() ? 0u : 1u);
+      if (eval.empty()) continue;
+      EXPECT_TRUE(evals[0].of_inputs) << "no row was held out of it";
+      EXPECT_FALSE(evals[0].loss);
+    }
+}
+
 // Rows of two data sets stand side by side: as many as both hold out, and of a set that holds none out nothing is evaluated.
 TEST(Train, EvalsOfSeveralDataSetsAreOfTheRowsThatAllHoldOut) {
   const fakes::Folder folder;
