@@ -100,7 +100,11 @@ CellView* NotebookView::make(const Cell& cell) {
     // Nothing stands between it and the next separator, which is one at the start of its line.
     if (cell && v->bodyBegin + end == cell->end && cell->end < before.size() && !bytes.empty() && !bytes.ends_with('\n'))
       bytes += m_document->newline();
+    const bool bare = cell && cell->begin == cell->bodyBegin;
     m_document->replace(v->bodyBegin + begin, v->bodyBegin + end, bytes, tr("Typing").toStdString(), true);
+    // The first cell of a notebook may have had no separator: the one that was typed is its own.
+    if (const Cell* now = m_document->cell(v->id()); bare && !bytes.empty() && now && now->begin < now->bodyBegin)
+      m_begun = v->id();
     Q_EMIT edited();
     if (v->kind() == CellKind::Code) followTyped(v->id(), at);
   });
@@ -168,9 +172,12 @@ CellView* NotebookView::make(const Cell& cell) {
 void NotebookView::followTyped(CellId id, std::size_t byte) {
   if (!m_editing || m_active != id) return;
   CellView* v = view(id);
-  if (v && m_begun == id && QByteArray::fromStdString(v->editor()->bytes()).trimmed() == "[markdown]") {
+  const std::string_view written = v ? std::string_view(v->editor()->bytes()) : std::string_view();
+  const std::size_t begin = written.find_first_not_of(" \t");
+  if (constexpr std::string_view kMarkdown = "[markdown]";
+      m_begun == id && begin != std::string_view::npos && written.substr(begin).starts_with(kMarkdown)) {
     const Cell cell = *m_document->cell(id);
-    m_document->replace(cell.bodyBegin, cell.bodyEnd, {}, tr("Typing").toStdString(), true);
+    m_document->replace(cell.bodyBegin, cell.bodyBegin + begin + kMarkdown.size(), {}, tr("Typing").toStdString(), true);
     m_document->setKind(id, CellKind::Markdown);
     followDocument();
     activate(id, true);

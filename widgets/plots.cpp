@@ -76,6 +76,8 @@ Plot::Plot(const Theme* theme, const QString& name, QWidget* parent)
       m_stack(new QStackedWidget) {
   setAccessibleName(name);
   setFocusPolicy(Qt::StrongFocus);
+  // Greyed, it lets the ground through, which nobody draws below what says that it covers it.
+  m_plot->setAttribute(Qt::WA_OpaquePaintEvent, false);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   m_stack->addWidget(m_plot);

@@ -229,6 +229,9 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   m_kernel->setCandidates(std::move(candidates));
   for (const TrialInfo& t : m_trialList) m_kernel->setTime(id, t.number, t.us);
   if (awaited && trialNumbered(*m_trial)) showKnobs();
+  // Those of another run: the chosen one is not among them.
+  if (m_trial && m_trialKnown && !trials.empty() && !trialNumbered(*m_trial)) chooseTrial(std::nullopt);
+  m_trialKnown = m_trialKnown || (m_trial && trialNumbered(*m_trial));
   showLineage();
   follow();
   refreshPin();
@@ -261,6 +264,7 @@ void TuneView::askKernelAgain() {
 
 void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   m_trial = number;
+  m_trialKnown = number && trialNumbered(*number);
   m_trials->setCurrent(number);
   m_generations->setCurrent(number);
   m_roofline->setCurrent(number);

@@ -165,6 +165,7 @@ class TuneView : public QWidget {
   std::string m_tried;           // the kernel that the search is at
   std::uint64_t m_followed = 0;  // choice of the selection that led to it, or that it came after
   std::optional<std::uint64_t> m_trial;
+  bool m_trialKnown = false;                // it was among the trials
   std::optional<std::uint64_t> m_compared;  // the other side of the diff
   protocol::Space m_space;
   protocol::RunState m_state;

@@ -234,6 +234,55 @@ TEST_F(Tuning, AKernelIsNamedAfterItsResult) {
   EXPECT_EQ(kernelName("F1.next and 7 more", 16), "F1.next +7") << "as the engine shortens what is longer still";
 }
 
+TEST_F(Tuning, AChosenTrialThatAnotherRunDoesNotHaveIsLetGo) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  const auto trials = capsule::trials();
+  std::vector<std::optional<std::uint64_t>> wanted;
+  QObject::connect(&view, &TuneView::trialWanted, &view,
+                   [&](const std::string&, std::optional<std::uint64_t> t) { wanted.push_back(t); });
+  view.chooseSubgraph("aa01");
+  view.chooseTrial(trials.back().number);
+  view.setTrials("aa01", {trials.front()});
+  EXPECT_EQ(view.trial(), trials.back().number) << "chosen before it is known, as at a restart";
+  view.setTrials("aa01", trials);
+  view.setTrials("aa01", {});
+  EXPECT_EQ(view.trial(), trials.back().number) << "while the new list is under way";
+  wanted.clear();
+  view.setTrials("aa01", {trials.front()});
+  EXPECT_FALSE(view.trial());
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !wanted.empty(); }));
+  for (const auto& number : wanted) EXPECT_TRUE(!number || *number == trials.front().number);
+}
+
+TEST_F(Tuning, NothingShinesThroughTheCurvesOfAnEarlierText) {
+  QWidget window;
+  window.setPalette(QPalette(Qt::white));
+  window.setAutoFillBackground(true);
+  window.resize(700, 500);
+  auto* before = new QWidget(&window);
+  before->setPalette(QPalette(Qt::red));
+  before->setAutoFillBackground(true);
+  before->setGeometry(window.rect());
+  auto* plot = new LatencyPlot(&theme, false, &window);
+  plot->setGeometry(window.rect());
+  plot->hide();
+  setGreyed(plot, true);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+  const auto seen = [&] {
+    QApplication::processEvents();
+    return window.screen()->grabWindow(window.winId()).toImage();
+  };
+  ASSERT_EQ(seen().pixelColor(5, 5), QColor(Qt::red));
+  before->hide();
+  plot->show();
+  const QColor ground = seen().pixelColor(5, 5);
+  EXPECT_LT(ground.red() - std::min(ground.green(), ground.blue()), 20) << ground.name().toStdString();
+}
+
 TEST_F(Tuning, AClickOnAPointMovesThePlayheadEverywhere) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);

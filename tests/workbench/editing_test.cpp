@@ -166,6 +166,33 @@ TEST_F(Editing, ASeparatorThatIsTypedBeginsTheCellThatIsWrittenOnIn) {
   followed();
 }
 
+// A title is what one writes first.
+TEST_F(Editing, ASeparatorMayBeTheFirstLineThatIsTyped) {
+  openBare();
+  const auto enter = [] { QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return); };
+  type("# %% [markdown]");
+  ASSERT_EQ(window->notebook()->cells().size(), 1u);
+  EXPECT_EQ(cell(0)->kind(), CellKind::Markdown);
+  enter();
+  type("# Title");
+  EXPECT_EQ(markdownOf(document().body(document().cells()[0])), "# Title");
+  EXPECT_TRUE(document().text().starts_with("# %% [markdown]\n")) << document().text();
+  followed();
+}
+
+TEST_F(Editing, ASeparatorTypedAboveWordsTakesThemIn) {
+  openBare();
+  type("some words");
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Home, Qt::ControlModifier);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Up);
+  type("# %% [markdown]");
+  ASSERT_EQ(window->notebook()->cells().size(), 1u);
+  EXPECT_EQ(cell(0)->kind(), CellKind::Markdown);
+  EXPECT_NE(markdownOf(document().body(document().cells()[0])).find("some words"), std::string::npos) << document().text();
+  followed();
+}
+
 // The same keys make the same lines, whichever end the file's lines have.
 TEST_F(Editing, LinesAreWrittenWithTheLineEndsOfTheFile) {
   const std::string start = "# %% [markdown]\n# Title\n# more\n\n# %%\nlet N = 3\ninput X[N] = normal(0, 1)\n\n# %%\nlet Z = 1\n";
