@@ -325,8 +325,25 @@ class Fuser {
       for (const TensorId around : m_graph.tensorsAround(k)) push(around);
   }
 
+  // What greedy would consider here, had it not been measured; other merges may leave no such move at the end.
+  void noteMeasured(TensorId t) {
+    if (m_options.reverted.empty() || m_measured.contains(t.value)) return;
+    std::optional<Move> best;
+    for (Move& m : m_graph.movesFor(t, m_options.limits)) {
+      if (!m.reverted || m.obstacle || m.forbidden || !(reward(m, m_device) > 0)) continue;
+      if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
+    }
+    if (!best) return;
+    const OperatorId reader = readerOf(t, *best);
+    Choice c;
+    c.R = reward(*best, m_device);
+    c.forward = std::move(best);
+    m_measured.emplace(t.value, std::pair(edgeOf(t, reader), describe(t, c, FusionState::Reverted, reader)));
+  }
+
   void push(TensorId t) {
     if (!m_graph.producerOf(t).valid()) return;
+    noteMeasured(t);
     const Choice c = choose(t);
     if (c.R > 0) m_queue.push({c.R, t.value});
   }
@@ -435,6 +452,13 @@ class Fuser {
       record(t, c, state);
       m_takenBack.insert(t.value);
     }
+    for (auto& [t, met] : m_measured) {
+      auto& [edge, decision] = met;
+      if (m_takenBack.contains(t) || m_told.contains(edge) || standsTogether(edge)) continue;
+      m_told.insert(edge);
+      m_decisions.push_back(std::move(decision));
+      m_takenBack.insert(t);
+    }
   }
 
   void recordRefused() {
@@ -534,7 +558,8 @@ class Fuser {
   std::set<std::pair<std::string, std::string>> m_asked;     // by hints: tensors to be fused
   std::map<Edge, Met> m_edges;                               // of the partition that was decided
   std::unordered_set<std::uint32_t> m_decided;
-  std::unordered_set<std::uint32_t> m_takenBack;  // told of already
+  std::unordered_set<std::uint32_t> m_takenBack;                        // told of already
+  std::map<std::uint32_t, std::pair<Edge, FusionDecision>> m_measured;  // by tensor: what a measurement kept from being done
   std::priority_queue<std::pair<double, std::uint32_t>> m_queue;
   std::vector<FusionDecision> m_decisions;
   bool m_outdated = false;

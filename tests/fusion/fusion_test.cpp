@@ -460,6 +460,44 @@ TEST(Fusion, AKernelThatMeasuredSlowerIsSplitAgain) {
   EXPECT_EQ(fuse(chain(""), kSlowMemory, options)->program.groups.size(), 1u);
 }
 
+// Split again, its parts may join others, and then nothing can bring them together: the measurement is told all the same.
+TEST(Fusion, WhatWasMeasuredIsToldWhereOtherMergesTookItsPlace) {
+  Build b;
+  constexpr std::int64_t kRows = 32, kInner = 64;
+  const TensorId q = b.made("Q", {kRows, kInner}), w = b.made("W", {kInner, kInner}), target = b.made("T", {kRows, kInner});
+  for (const TensorId t : {q, w, target}) b.p.tensors[t.value].kind = TensorKind::Input;
+  const TensorId r = b.made("R", {kRows, kInner}), s = b.made("S", {kRows, kInner}), l = b.made("L", {});
+  const TensorId ds = b.made("d(L)/d(S)", {kRows, kInner}), dr = b.made("d(L)/d(R)", {kRows, kInner});
+  const auto mul = [&](ExprId x, ExprId y) { return b.p.binary(ScalarOp::Mul, x, y); };
+  const auto sub = [&](ExprId x, ExprId y) { return b.p.binary(ScalarOp::Sub, x, y); };
+  b.define(r, mul(b.at(q, {0, 2}), b.at(w, {2, 1})), Phase::Forward, Reducer::Sum, {kInner});
+  b.define(s, b.p.unary(ScalarOp::Sigmoid, b.at(r, {0, 1})));
+  b.define(l, mul(sub(b.at(s, {0, 1}), b.at(target, {0, 1})), sub(b.at(s, {0, 1}), b.at(target, {0, 1}))), Phase::Forward,
+           Reducer::Sum, {kRows, kInner});
+  b.define(ds, sub(b.at(s, {0, 1}), b.at(target, {0, 1})), Phase::Backward);
+  b.define(dr, mul(b.at(ds, {0, 1}), mul(b.at(s, {0, 1}), sub(b.p.constant(1), b.at(s, {0, 1})))), Phase::Backward);
+  b.keep(l);
+  b.keep(dr);
+  const Program program = b.partitioned();
+  const DeviceConstants device{4e10, 2.5e11, 2e-7};
+  const auto fused = fuse(program, device);
+  ASSERT_TRUE(fused.ok());
+  int measured = 0;
+  for (const FusedKernel& kernel : fusedKernels(fused->program)) {
+    FusionOptions options;
+    options.reverted[kernel.signature] = {3, 0.1, 2.7, 0.1, 21};
+    const auto split = fuse(program, device, options);
+    ASSERT_TRUE(split.ok());
+    const auto told = std::ranges::find_if(split->decisions, [&](const FusionDecision& d) { return d.lost == kernel.signature; });
+    ASSERT_NE(told, split->decisions.end()) << kernel.name;
+    EXPECT_EQ(told->state, FusionState::Reverted);
+    EXPECT_GT(told->R, 0);
+    EXPECT_EQ(told->why, "Measured, the fused kernel took 3 \u00b5s and its parts 2.7 \u00b5s (21 pairs).");
+    ++measured;
+  }
+  EXPECT_GT(measured, 1);
+}
+
 // The same kernel cut in another place is another comparison: its figures do not stand there.
 TEST(Fusion, AMeasurementStandsWithTheCutThatWasCompared) {
   Build b;
