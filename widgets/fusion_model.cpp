@@ -86,6 +86,13 @@ QString signedText(double value, int decimals) {
   return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'f', size >= 100 ? 1 : decimals);
 }
 
+// One for a column, that its numbers may be compared: the largest of them reads well.
+std::pair<double, QString> unitFor(double largest, const char* name) {
+  const char* prefix = largest >= 1e9 ? "G" : largest >= 1e6 ? "M" : largest >= 1e3 ? "k" : "";
+  const double scale = largest >= 1e9 ? 1e-9 : largest >= 1e6 ? 1e-6 : largest >= 1e3 ? 1e-3 : 1;
+  return {scale, QLatin1String(prefix) + QLatin1String(name)};
+}
+
 // As many decimals as the first digit of what the saving varies by needs, and seven digits at most.
 QString measuredText(const protocol::Measured& saving) {
   const double half = (saving.high - saving.low) / 2;
@@ -101,8 +108,14 @@ void FusionModel::setReport(protocol::FusionReport report) {
   beginResetModel();
   m_report = std::move(report);
   m_largest = 0;
-  for (const auto& d : m_report.decisions)
+  double bytes = 0, flops = 0;
+  for (const auto& d : m_report.decisions) {
     if (std::isfinite(d.R)) m_largest = std::max(m_largest, std::abs(d.R) * 1e6);
+    bytes = std::max(bytes, std::abs(d.dT));
+    flops = std::max(flops, std::abs(d.dC));
+  }
+  m_traffic = unitFor(bytes, "B");
+  m_work = unitFor(flops, "FLOP");
   endResetModel();
 }
 
@@ -173,8 +186,8 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
       return shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
              (d.recomputed.empty() ? QString() : tr(", recomputed"));
     case kCategory: return QString::fromStdString(d.category);
-    case kTraffic: return signedText(d.dT / 1e6, 2);
-    case kWork: return signedText(d.dC / 1e6, 2);
+    case kTraffic: return signedText(d.dT * m_traffic.first, m_traffic.first < 1 ? 2 : 0);
+    case kWork: return signedText(d.dC * m_work.first, m_work.first < 1 ? 2 : 0);
     case kKernels: return signedText(d.dK, 0);
     case kTrafficUs:
     case kWorkUs:
@@ -192,8 +205,9 @@ QVariant FusionModel::headerData(int section, Qt::Orientation orientation, int r
     return static_cast<int>((section == kPair || section == kCategory || section == kState ? Qt::AlignLeft : Qt::AlignRight) |
                             Qt::AlignVCenter);
   if (role != Qt::DisplayRole) return {};
-  const char* names[] = {"#",     "Producer → consumer", "Category",   "dT  MB",   "dC  MFLOP",
-                         "dK",    "dT/P_d  µs",          "dC/P_c  µs", "dK·L  µs", "",
+  if (section == kTraffic) return tr("dT  %1").arg(m_traffic.second);
+  if (section == kWork) return tr("dC  %1").arg(m_work.second);
+  const char* names[] = {"#",     "Producer → consumer", "Category", "", "", "dK", "dT/P_d  µs", "dC/P_c  µs", "dK·L  µs", "",
                          "R  µs", "Measured  µs",        "State"};
   return tr(names[section]);
 }

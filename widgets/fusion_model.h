@@ -2,6 +2,8 @@
 #pragma once
 #include <QAbstractTableModel>
 
+#include <utility>
+
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
@@ -16,7 +18,7 @@ QString neverFlips(const protocol::FusionDecisionInfo& decision);
 // What was measured of one pass, for all passes of a step, as R is.
 protocol::Measured savingOfAStep(const protocol::FusionDecisionInfo& decision);
 
-// Every decision with its numbers: MB, MFLOP and microseconds saved.
+// Every decision with its numbers: bytes, FLOP and microseconds saved.
 class FusionModel : public QAbstractTableModel {
   Q_OBJECT
  public:
@@ -53,7 +55,8 @@ class FusionModel : public QAbstractTableModel {
  private:
   double microseconds(const protocol::FusionDecisionInfo& d, int column) const;
   protocol::FusionReport m_report;
-  double m_largest = 0;  // microseconds
+  double m_largest = 0;                                                                             // microseconds
+  std::pair<double, QString> m_traffic{1, QStringLiteral("B")}, m_work{1, QStringLiteral("FLOP")};  // scale and unit of a column
 };
 
 }  // namespace nf

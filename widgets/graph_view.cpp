@@ -30,6 +30,7 @@ GraphView::GraphView(const Theme* theme, Selection* selection, QWidget* parent)
     // What was chosen elsewhere takes the place of the node.
     if (!m_choosing && m_selection->choices() != m_nodeChoice) m_chosen.clear();
     relate();
+    if (!m_choosing) bringChosenIntoSight();
     update();
   });
 }
@@ -72,14 +73,18 @@ void GraphView::setPlan(GraphPage plan) {
   }
   if (m_plan && m_planned) {
     std::erase_if(m_earlier, [&](const Earlier& e) { return e.closed == m_closed && sameBoxes(*e.plan, *m_plan); });
-    m_earlier.push_front({m_plan, m_planned, m_closed});
+    m_earlier.push_front({m_plan, m_planned, m_closed, m_offset, m_scale});
     if (m_earlier.size() > kEarlierPlans) m_earlier.pop_back();
   }
   m_plan = std::make_shared<const GraphPage>(std::move(plan));
   m_planned.reset();
+  m_back.reset();
   // What is taken back looks as it did before it was done.
   for (const Earlier& e : m_earlier)
-    if (!m_planned && e.closed == m_closed && sameBoxes(*e.plan, *m_plan)) m_planned = e.planned;
+    if (!m_planned && e.closed == m_closed && sameBoxes(*e.plan, *m_plan)) {
+      m_planned = e.planned;
+      if (e.scale == m_scale) m_back = e.offset;
+    }
   ++m_generation;
 }
 
@@ -134,8 +139,13 @@ void GraphView::adopt(GraphLayout layout) {
     if (const auto was = m_previous.find(m_plan->nodes[i].id); was != m_previous.end() && !m_planned->nodes[i].hidden)
       moved += m_planned->nodes[i].rect.topLeft() - was->second, ++common;
   if (common > 0) m_offset -= moved / common * m_scale;
+  const bool planned = !m_previous.empty();
   m_previous.clear();
   relate();
+  if (planned && m_fitted && !m_moved) {
+    if (m_back) m_offset = *m_back;
+    else settle();
+  }
   if (!m_fitted || !QRectF(QPointF(0, 0), QSizeF(size()))
                         .intersects(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight()))))
     showFirst();
@@ -228,7 +238,7 @@ void GraphView::setDecision(const QString& producer, const QString& consumer, co
   if (const auto [a, b] = decisionEnds(); a >= 0)
     ends = m_layout.nodes[static_cast<std::size_t>(a)].rect | m_layout.nodes[static_cast<std::size_t>(b)].rect;
   if (const QRectF shown(toWidget(ends.topLeft()), ends.size() * m_scale); !ends.isNull() && !QRectF(rect()).contains(shown))
-    m_offset += QRectF(rect()).center() - shown.center();
+    m_offset += QRectF(rect()).center() - shown.center(), settle();
   update();
 }
 
@@ -315,11 +325,42 @@ void GraphView::showFirst() {
   Q_EMIT zoomChanged(m_scale);
 }
 
+// No room stays empty on one side while the other side hides something.
+void GraphView::settle() {
+  if (!m_planned || m_planned->bounds.isNull()) return;
+  constexpr double kBeside = 20, kAbove = 14;
+  const QRectF all(toWidget(m_planned->bounds.topLeft()), m_planned->bounds.size() * m_scale);
+  const auto shift = [](double first, double last, double from, double to) {
+    const bool fits = last - first <= to - from;
+    if (fits ? first < from : first > from) return from - first;
+    if (fits ? last > to : last < to) return to - last;
+    return 0.0;
+  };
+  m_offset += QPointF(shift(all.left(), all.right(), kBeside, width() - kBeside),
+                      shift(all.top(), all.bottom(), kAbove, height() - legendHeight() - kAbove));
+}
+
+// At least one of the nodes that were chosen elsewhere.
+void GraphView::bringChosenIntoSight() {
+  const QRectF room = QRectF(0, 0, width(), height() - legendHeight()).adjusted(30, 20, -30, -20);
+  const QRectF* first = nullptr;
+  for (std::size_t i = 0; i < std::min(m_marks.size(), m_layout.nodes.size()); ++i) {
+    const auto& box = m_layout.nodes[i];
+    if (m_marks[i] != Mark::Chosen || box.hidden) continue;
+    if (room.contains(toWidget(box.rect.center()))) return;
+    if (!first) first = &box.rect;
+  }
+  if (!first || !m_fitted) return;
+  m_offset += room.center() - toWidget(first->center());
+  settle();
+}
+
 void GraphView::resizeEvent(QResizeEvent* event) {
   if (!m_fitted || !m_moved || !event->oldSize().isValid() || event->oldSize().width() < 50) showFirst();
   else
     m_offset += QPointF((event->size().width() - event->oldSize().width()) / 2.0,
                         (event->size().height() - event->oldSize().height()) / 2.0);
+  bringChosenIntoSight();
 }
 
 void GraphView::zoomBy(double factor, std::optional<QPointF> at) {

@@ -81,6 +81,8 @@ class GraphView : public QWidget {
   bool event(QEvent*) override;
 
  private:
+  void settle();
+  void bringChosenIntoSight();
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);
   void adopt(GraphLayout layout);
@@ -121,7 +123,10 @@ class GraphView : public QWidget {
     std::shared_ptr<const protocol::GraphPage> plan;
     std::shared_ptr<const GraphLayout> planned;
     std::set<std::string> closed;
+    QPointF offset;
+    double scale = 1;
   };
+  std::optional<QPointF> m_back;  // the offset of an earlier plan that came back
   std::deque<Earlier> m_earlier;  // the last plans of this notebook, the newest first
   protocol::GraphPage m_coming;   // that is being placed
   std::set<std::string> m_closed;

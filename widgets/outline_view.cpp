@@ -16,7 +16,7 @@ namespace nf {
 namespace {
 
 enum Role { kIconRole = Qt::UserRole, kDetailRole, kKindRole, kValueRole, kColorRole, kMonoRole, kGoneRole };
-enum ItemKind { kSection, kCell, kTensor, kFunction, kDevice };
+enum ItemKind { kSection, kCell, kTensor, kFunction, kLibrary, kDevice };
 struct Colored {
   Shade shade = nullptr;
 };
@@ -130,6 +130,7 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
       case kSection: break;  // the click has opened or closed it
       case kCell: Q_EMIT cellOpened(item->data(0, kValueRole).toULongLong()); break;
       case kTensor: Q_EMIT tensorOpened(item->data(0, kValueRole).toString()); break;
+      case kLibrary: Q_EMIT functionOpened(item->data(0, kValueRole).toString()); break;
       default: Q_EMIT m_tree->itemClicked(item, 0);
     }
   });
@@ -261,7 +262,8 @@ void OutlineView::setNames(const protocol::Analysis& analysis, const std::set<st
     row.icon = QStringLiteral("function");
     row.mono = true;
     if (!s.definition.source.empty())
-      row.detail = QString::fromStdString(s.definition.source).section(QLatin1Char('/'), 0, 0), row.selectable = false;
+      row.kind = kLibrary, row.value = row.text,
+      row.detail = QString::fromStdString(s.definition.source).section(QLatin1Char('/'), 0, 0);
     row.tip = QString::fromStdString(s.detail);
     if (missing.contains(s.name)) markGone(row);
     functions.push_back(std::move(row));

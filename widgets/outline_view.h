@@ -45,6 +45,7 @@ class OutlineView : public QWidget {
   void cellChosen(CellId id);
   void tensorOpened(const QString& name);
   void tensorChosen(const QString& name);
+  void functionOpened(const QString& name);  // of the standard library
   void placeChosen(std::uint32_t byte);
   void deviceChosen();
 

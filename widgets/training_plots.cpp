@@ -124,7 +124,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   setAxis(plot->xAxis, range, axis == TrainingAxis::Time ? secondTick : countTick);
   const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
-  const double words = std::max(widest.horizontalAdvance(QObject::tr("held out 100.0 %")),
+  const double words = std::max(widest.horizontalAdvance(QObject::tr("held out 100.00 %")),
                                 widest.horizontalAdvance(QObject::tr("loss %1").arg(significant(0.0004444, 4))));
   const double room = std::min(0.65, (words + 14) / width);
   plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
@@ -533,7 +533,7 @@ void LossPlot::redraw() {
     const double pixel = m_plot->yAxis2->coordToPixel(ay.back());
     const auto leftOf = [&](double value) { return m_plot->yAxis->pixelToCoord(m_plot->yAxis2->coordToPixel(value)); };
     for (int i = 0; i + 1 < ax.size(); ++i) avoidLine(ax[i], leftOf(ay[i]), ax[i + 1], leftOf(ay[i + 1]));
-    addEndLabel(tr("held out %1 %").arg(QString::number(ay.back() * 100, 'f', 1)), ax.back(), m_plot->yAxis->pixelToCoord(pixel),
+    addEndLabel(tr("held out %1 %").arg(QString::number(ay.back() * 100, 'f', 2)), ax.back(), m_plot->yAxis->pixelToCoord(pixel),
                 c.backward);
   }
   for (const auto& [name, curve] : numbers) {

@@ -201,6 +201,9 @@ class MainWindow : public QMainWindow {
   void closeFind();
   void stepFound(int direction);  // with the search open or not
   void openRename();
+  void goToDefinition();  // of the name at the caret
+  void goToDefinition(const QString& name);
+  void showLibrary(const protocol::SourceSpan& place);
   void closeRename();
   void zoom(int steps);  // 0: back to 100 %
   void setTextScale(double scale);

@@ -104,6 +104,7 @@ void MainWindow::makeActions() {
       "edit.find", tr("Find..."), one("Ctrl+F"), [this] { openFind(false); }, "search");
   add("edit.replace", tr("Replace..."), one("Ctrl+H"), [this] { openFind(true); });
   add("edit.rename", tr("Rename..."), one("F2"), [this] { openRename(); });
+  add("edit.definition", tr("Go to definition"), one("F12"), [this] { goToDefinition(); });
   add("edit.findNext", tr("Next place found"), one("F3"), [this] { stepFound(1); });
   add("edit.findPrevious", tr("Previous place found"), one("Shift+F3"), [this] { stepFound(-1); });
   group = tr("Cell");
@@ -294,7 +295,7 @@ void MainWindow::makeMenus() {
   file->addAction(action(QStringLiteral("file.quit")));
   menu(tr("&Edit"),
        {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find", "edit.replace",
-        "edit.rename", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
+        "edit.rename", "edit.definition", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
   QMenu* view = menu(tr("&View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
   for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"}) view->addAction(action(QString::fromLatin1(id)));
   view->addSeparator();
@@ -628,12 +629,10 @@ void MainWindow::openPalette(bool everything) {
   std::vector<CommandPalette::Entry> entries;
   if (everything) {
     for (const auto& s : m_tab->workspace->analysis().symbols) {
-      if (!s.definition.source.empty()) continue;
-      entries.push_back({QStringLiteral("tensor"), QString::fromStdString(s.name), QString::fromStdString(s.detail).left(28),
-                         [this, at = s.definition.begin] {
-                           showPage(Page::Author);
-                           m_tab->notebook->scrollToByte(at, true);
-                         }});
+      const bool function = s.kind == protocol::SymbolKind::Function;
+      entries.push_back({function ? QStringLiteral("function") : QStringLiteral("tensor"), QString::fromStdString(s.name),
+                         QString::fromStdString(s.definition.source.empty() ? s.detail : s.definition.source).left(28),
+                         [this, name = QString::fromStdString(s.name)] { goToDefinition(name); }});
     }
     for (const auto& t : m_tab->workspace->analysis().tensors)
       if (t.derivative)

@@ -65,7 +65,7 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
                   "steps or epochs to go on from it.")
                    .arg(grouped(checkpoint.steps), grouped(steps))
              : QString(),
-      steps > checkpoint.steps);
+      checkpoint.steps > 0 && steps > checkpoint.steps);
   v->train()->setRuns(hasRuns(tab->workspace->runsPlace()));
 }
 

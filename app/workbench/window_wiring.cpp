@@ -543,6 +543,7 @@ void MainWindow::connectViews() {
   connect(m_outline, &OutlineView::cellChosen, this, [this](CellId id) { showCell(id); });
   connect(m_outline, &OutlineView::tensorChosen, this, [this](const QString& name) { chooseTensor(name); });
   connect(m_outline, &OutlineView::placeChosen, this, [this](std::uint32_t byte) { notebook()->scrollToByte(byte, true); });
+  connect(m_outline, &OutlineView::functionOpened, this, [this](const QString& name) { goToDefinition(name); });
   connect(m_outline, &OutlineView::deviceChosen, this, [this] { showPage(Page::Devices); });
   connect(m_inspector, &InspectorView::sliceWanted, this, [this] { workspace().wantSlice(m_inspector->values()->request()); });
   connect(m_inspector, &InspectorView::checkWanted, this, [this](const QString& tensor) {

@@ -86,7 +86,7 @@ double elementsOf(const AccessProblem& problem) {
 
 std::string rounded(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
+  std::snprintf(text, sizeof text, value >= 1e3 && value < 1e9 ? "%.0f" : "%.4g", value);
   return text;
 }
 

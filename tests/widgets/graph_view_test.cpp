@@ -168,6 +168,44 @@ TEST_F(Widgets, ADecisionTakenBackGivesThePlacesFromBefore) {
   }
 }
 
+// Nothing is empty on one side while the other side hides something, and what is chosen elsewhere is seen.
+TEST_F(Widgets, APlanThatComesAndWhatIsChosenElsewhereAreInSight) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const GraphPage wide = randomGraph(seed, 40);
+    GraphPage narrow = wide;
+    narrow.nodes.resize(12);
+    std::erase_if(narrow.edges, [&](const GraphEdge& e) {
+      const auto there = [&](const std::string& id) {
+        return std::ranges::any_of(narrow.nodes, [&](const GraphNode& n) { return n.id == id; });
+      };
+      return !there(e.from) || !there(e.to);
+    });
+    GraphView view(&theme, &selection);
+    view.resize(700, 400);
+    view.show();
+    view.setGraph(wide);
+    const auto span = [&] {
+      const QRectF& all = view.layoutOf().bounds;
+      return std::pair(view.toWidget(all.topLeft()), view.toWidget(all.bottomRight()));
+    };
+    for (const GraphNode& n : wide.nodes) {
+      selection.select({}, {n.id});
+      const auto& nodes = view.graph().nodes;
+      const auto at = static_cast<std::size_t>(std::ranges::find(nodes, n.id, &GraphNode::id) - nodes.begin());
+      const QPointF centre = view.toWidget(view.layoutOf().nodes[at].rect.center());
+      EXPECT_TRUE(QRectF(view.rect()).contains(centre)) << n.id;
+    }
+    for (const GraphPage& page : {narrow, wide, narrow}) {
+      view.setGraph(page);
+      const auto [first, last] = span();
+      EXPECT_FALSE(first.x() > 60 && last.x() > view.width()) << first.x() << ".." << last.x();
+      EXPECT_FALSE(first.x() < 0 && last.x() < view.width() - 60) << first.x() << ".." << last.x();
+    }
+    selection.clear();
+  }
+}
+
 TEST_F(Widgets, NodesKeepTheirPlacesInStagesOfRandomGraphs) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
