@@ -242,6 +242,7 @@ bool TrainStrip::hasCurves() const { return m_plot->steps() > 0 || m_lossPlot->p
 void TrainStrip::setRunning(bool running) {
   m_running = running;
   showCurves();
+  m_keptTo.reset();
   if (running) m_message->hide(), m_end = End::None;
   offer();
   m_pause->setVisible(running);
@@ -521,7 +522,8 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
     m_end = End::Cut;
     offer();
     m_title->setText(tr("Interrupted"));
-    m_detail->setText(tr("at step %1").arg(grouped(steps.empty() ? 0 : steps.back().step)));
+    m_keptTo = steps.empty() ? 0 : steps.back().step;
+    m_detail->setText(tr("at step %1").arg(grouped(*m_keptTo)));
   }
   m_detail->setText(tr("run of %1").arg(began) +
                     (m_detail->text().isEmpty() ? QString() : QStringLiteral(": ") + m_detail->text()));
@@ -539,9 +541,10 @@ void TrainStrip::setCheckpoint(bool there, std::int64_t step, const QString& why
                                          : why);
   m_resume->setAccessibleName(m_resume->text());
   // Of a run that was killed the curve goes on behind what was kept of it.
-  if (m_end == End::Cut && there && step > 0 && m_title->text() == tr("Interrupted") &&
-      !m_detail->text().contains(tr("checkpoint")) && !m_detail->text().endsWith(tr("at step %1").arg(grouped(step))))
+  if (m_keptTo && there && step > 0 && step != *m_keptTo) {
     m_detail->setText(m_detail->text() + tr("; newest checkpoint: step %1").arg(grouped(step)));
+    m_keptTo.reset();
+  }
   offer();
 }
 

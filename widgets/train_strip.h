@@ -130,6 +130,7 @@ class TrainStrip : public QWidget {
   bool m_checkpoint = true, m_resumed = false;       // m_resumed: what runs goes on from one
   bool m_more = false, m_hasRuns = false;
   std::int64_t m_checkpointStep = 0;
+  std::optional<std::int64_t> m_keptTo;  // the last step that an interrupted run left behind, until its checkpoint is told
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };
 

@@ -87,7 +87,7 @@ bool TuneView::knows(const std::string& subgraph) const {
 }
 
 void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uint64_t revision) {
-  m_revision = revision;
+  const bool edited = std::exchange(m_revision, revision) != revision;
   std::set<std::string> ids;
   for (const SubgraphInfo& s : subgraphs) ids.insert(s.id);
   m_profile->setKernels(subgraphs.empty() ? std::nullopt : std::optional(std::move(ids)));
@@ -136,8 +136,8 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
     // The same kernel, whose lines came from other places now.
     askKernelAgain();
   }
-  // It was chosen before anything was known about its kernel.
-  if (m_followed != m_selection->choices()) markSelection();
+  // It was chosen before anything was known about its kernel, or among the kernels of another text.
+  if (edited || m_followed != m_selection->choices()) markSelection();
 }
 
 void TuneView::pick(const std::string& id) {

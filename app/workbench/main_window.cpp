@@ -500,6 +500,12 @@ void MainWindow::closeTab(int index) {
                        {tr("Save and close"), tr("Close without saving"), tr("Cancel")});
     return;
   }
+  if (tab->unwritten) {
+    showTab(index);
+    return m_messages->askNow("lost",
+                              tr("What %1 has learnt is on no disk, and gone when it is closed.").arg(tab->workspace->name()),
+                              {tr("Close all the same"), tr("Cancel")});
+  }
   if (m_tabs.size() == 1) newTab();
   if (tab == m_tab) showTab(index + 1 < static_cast<int>(m_tabs.size()) ? index + 1 : index - 1);
   tab->workspace->disconnect(this);
@@ -692,13 +698,20 @@ void MainWindow::saveAllAndQuit() {
   save(false);
 }
 
+QString MainWindow::endsWithWindow() const {
+  const QStringList training = trainingNames();
+  QString text = training.isEmpty()     ? QString()
+                 : training.size() == 1 ? tr(" %1 trains, which ends with the window.").arg(training.front())
+                                        : tr(" %1 notebooks train, which ends with the window: %2.")
+                                              .arg(training.size())
+                                              .arg(training.join(QStringLiteral(", ")));
+  for (const auto& tab : m_tabs)
+    if (tab->unwritten) text += tr(" What %1 has learnt is on no disk, and gone with the window.").arg(tab->workspace->name());
+  return text;
+}
+
 void MainWindow::closeEvent(QCloseEvent* event) {
-  const QStringList training = m_quitting ? QStringList() : trainingNames();
-  const QString ends = training.isEmpty()     ? QString()
-                       : training.size() == 1 ? tr(" %1 trains, which ends with the window.").arg(training.front())
-                                              : tr(" %1 notebooks train, which ends with the window: %2.")
-                                                    .arg(training.size())
-                                                    .arg(training.join(QStringLiteral(", ")));
+  const QString ends = m_quitting ? QString() : endsWithWindow();
   m_messages->dismiss("quit");
   if (const auto unsaved = unsavedTabs(); !unsaved.empty()) {
     event->ignore();
@@ -719,7 +732,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   }
   if (!ends.isEmpty()) {
     event->ignore();
-    return m_messages->askNow("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});
+    return m_messages->askNow("quit", tr("Quit?") + ends,
+                              {trainingNames().isEmpty() ? tr("Quit all the same") : tr("Stop and quit"), tr("Cancel")});
   }
   if (!m_store) return QMainWindow::closeEvent(event);
   for (const auto& tab : m_tabs) tab->workspace->forget();

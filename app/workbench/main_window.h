@@ -131,6 +131,7 @@ class MainWindow : public QMainWindow {
     bool discard = false;         // its changes, when it closes
     bool recovered = false;       // from a killed window, and nobody has put the word about it away
     bool closeWhenEnded = false;  // what it trains
+    bool unwritten = false;       // what its training learnt is on no disk
     std::optional<KeptRun> kept;  // waits for the first analysis
     QString shownRun;             // the folder of the run of a panel that was read from disk; empty: the newest, of this window
     QString resumedRun;           // the same, of the run that the newest one was to go on from
@@ -221,6 +222,7 @@ class MainWindow : public QMainWindow {
   void closeEnded(Tab* tab);  // where somebody waits for the end of its run
   std::vector<Tab*> unsavedTabs() const;
   QStringList trainingNames() const;
+  QString endsWithWindow() const;  // what closing the window costs besides unsaved text, as sentences; empty: nothing
   void lookForKept(Tab* tab, const QString& folder = {});  // empty: the newest run
   void refreshCheckpoint(Tab* tab, CellId id);             // what a run of this cell can go on from
   void showKept(Tab* tab);

@@ -517,6 +517,11 @@ void MainWindow::answer(const QString& key, int index) {
   } else if (key == QLatin1String("training")) {
     m_tab->closeWhenEnded = index == 0 || index == 1;
     if (index == 0) w.stop();
+  } else if (key == QLatin1String("lost")) {
+    if (index == 0) {
+      m_tab->unwritten = false;
+      closeTab(indexOf(m_tab));
+    }
   } else if (key == QLatin1String("quit")) {
     if (index == 0) return quit();
   } else if (key == QLatin1String("save")) {

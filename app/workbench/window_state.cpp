@@ -320,7 +320,7 @@ void MainWindow::refreshOutline() {
       if (v) {
         entry.status = v->neverTrained() ? -1 : static_cast<int>(v->status());
         switch (v->status()) {
-          case CellStatus::Ok: entry.state = v->stoppedEarly() ? tr("stopped") : QString(); break;
+          case CellStatus::Ok: entry.state = v->runIsOld() ? tr("stale") : v->stoppedEarly() ? tr("stopped") : QString(); break;
           case CellStatus::Error: entry.state = counted(std::max<std::int64_t>(1, v->errors()), tr("error"), tr("errors")); break;
           case CellStatus::Stale: entry.state = tr("stale"); break;
           case CellStatus::Queued: entry.state = tr("waits"); break;

@@ -10,6 +10,7 @@
 #include "app/workbench/answer_watch.h"
 #include "app/workbench/main_window.h"
 #include "app/workbench/newest_run.h"
+#include "core/syntax/token.h"
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
 #include "widgets/decision_card.h"
@@ -39,7 +40,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->inspected.clear();
     tab->tuned = {};
     tab->training = 0;
-    tab->discard = false;
+    tab->discard = tab->unwritten = false;
     tab->diskHidden = tab->holderHidden = tab->unwritableHidden = false;
     tab->notebook->setReadOnly(w->document().readOnly());
     lookForKept(tab);
@@ -118,6 +119,7 @@ void MainWindow::connectTab(Tab* tab) {
       v->setInterrupted(tr("The engine ended before this was finished."));
     }
     tab->training = 0;
+    tab->unwritten = false;
     m_messages->dismiss("training");
     if (trainingNames().isEmpty()) m_messages->dismiss("quit");
     closeEnded(tab);
@@ -289,6 +291,7 @@ void MainWindow::connectRun(Tab* tab) {
   });
   connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell, bool resumed) {
     tab->interrupted = tab->trained = 0;
+    tab->unwritten = false;
     tab->kept.reset();
     tab->resumedRun = std::exchange(tab->shownRun, {});
     tab->workspace->leaveStranded();
@@ -420,6 +423,7 @@ void MainWindow::connectRun(Tab* tab) {
     const CellView* trained = tab->training == 0 ? tab->notebook->viewThatRan(tab->trained) : nullptr;
     if (trained && trained->train()) {
       trained->train()->setUnsaved(message);
+      tab->unwritten = true;
       return setStatus("error", message);
     }
     TrainStrip* s = strip(tab);
@@ -730,7 +734,9 @@ void MainWindow::openRename() {
   const auto found =
       std::find_if(symbols.begin(), symbols.end(), [&](const protocol::SymbolInfo& s) { return s.name == name.toStdString(); });
   if (found == symbols.end())
-    return setStatus("warning", tr("%1 is no name that the notebook defines: it belongs to its statement").arg(name));
+    return setStatus("warning", isKeyword(name.toStdString())
+                                    ? tr("%1 is a word of the language").arg(name)
+                                    : tr("%1 is no name that the notebook defines: it belongs to its statement").arg(name));
   if (!found->definition.source.empty())
     return setStatus("warning", tr("%1 is a function of %2").arg(name, QString::fromStdString(found->definition.source)));
   if (m_find->isVisible()) closeFind();

@@ -257,6 +257,25 @@ TEST_F(Tuning, AChosenTrialThatAnotherRunDoesNotHaveIsLetGo) {
   for (const auto& number : wanted) EXPECT_TRUE(!number || *number == trials.front().number);
 }
 
+// What is written under the caret has its kernel when the new ones are known.
+TEST_F(Tuning, TheSelectionIsLookedForAmongTheKernelsOfTheNewText) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  const auto subgraphs = capsule::subgraphs();
+  auto before = subgraphs;
+  for (SubgraphInfo& s : before) s.origins.clear();
+  view.setSubgraphs(before, 1);
+  view.chooseSubgraph(subgraphs[0].id);
+  selection.select(Origins(subgraphs[1].origins), {});
+  ASSERT_EQ(view.current(), subgraphs[0].id) << "no kernel has that place";
+  view.setSubgraphs(subgraphs, 2);
+  EXPECT_EQ(view.current(), subgraphs[1].id);
+  selection.select(Origins(subgraphs[0].origins), std::vector<std::string>(subgraphs[0].operators));
+  view.setSubgraphs(subgraphs, 3);
+  EXPECT_EQ(view.current(), subgraphs[0].id) << "chosen by hand";
+}
+
 TEST_F(Tuning, NothingShinesThroughTheCurvesOfAnEarlierText) {
   QWidget window;
   window.setPalette(QPalette(Qt::white));

@@ -12,6 +12,7 @@
 
 #include "tests/workbench/window.h"
 #include "widgets/inspector_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/swap_list.h"
@@ -96,6 +97,15 @@ TEST_F(Window, ATrainingWhoseResultIsOnNoDiskSaysSo) {
       << cell(3)->train()->failure().toStdString();
   EXPECT_TRUE(cell(3)->train()->failure().contains("gone when the notebook is closed"));
   EXPECT_TRUE(cell(3)->train()->result().startsWith("Trained 500 steps")) << cell(3)->train()->result().toStdString();
+  // Neither the window nor the notebook is closed over it without a word.
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  window->close();
+  EXPECT_TRUE(window->isVisible());
+  EXPECT_EQ(window->messages()->text(), "Quit? What capsule.nf has learnt is on no disk, and gone with the window.");
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
+  window->action("file.close")->trigger();
+  EXPECT_EQ(window->messages()->text(), "What capsule.nf has learnt is on no disk, and gone when it is closed.");
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
   run(3);
   EXPECT_TRUE(wait([&] { return cell(3)->train()->running() && cell(3)->train()->failure().isEmpty(); }));
 }
