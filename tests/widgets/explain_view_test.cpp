@@ -43,6 +43,14 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   EXPECT_EQ(text(1, FusionModel::kTraffic), "+3.20");
   EXPECT_EQ(text(1, FusionModel::kLaunchUs), "+4.20");
   EXPECT_EQ(text(2, FusionModel::kWork), "-231.0");
+  const auto unit = [&](int column) { return model.headerData(column, Qt::Horizontal, Qt::DisplayRole).toString(); };
+  EXPECT_EQ(unit(FusionModel::kTraffic), "dT  MB");
+  protocol::FusionReport small = capsule::fusion(1);
+  for (auto& d : small.decisions) d.dT = d.dT > 0 ? 8 : 0;
+  FusionModel other;
+  other.setReport(small);
+  EXPECT_EQ(other.headerData(FusionModel::kTraffic, Qt::Horizontal, Qt::DisplayRole).toString(), "dT  B");
+  EXPECT_EQ(other.data(other.index(1, FusionModel::kTraffic), Qt::DisplayRole).toString(), "+8");
   EXPECT_EQ(text(2, FusionModel::kState), "refused");
   EXPECT_TRUE(model.csv().contains("\"Y\",\"L\",\"One+One\",3200000"));
   // One notation in every view; the source's own names where something is written for a program.

@@ -11,6 +11,7 @@
 #include <QWheelEvent>
 
 #include "tests/workbench/window.h"
+#include "widgets/basic.h"
 #include "widgets/inspector_view.h"
 #include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
@@ -32,6 +33,8 @@ TEST_F(Window, ATrainingThatFailedStaysInTheStatusBarUntilTheTextChanges) {
   ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->result().startsWith("Failed"); }));
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
   EXPECT_TRUE(window->statusText().contains("The loss L is not a number in step 3")) << window->statusText().toStdString();
+  EXPECT_TRUE(cell(3)->train()->resume()->isHidden()) << "no checkpoint is known";
+  EXPECT_FALSE(cell(3)->train()->again()->isHidden());
   window->showPage(MainWindow::Page::Tune);
   window->showPage(MainWindow::Page::Author);
   EXPECT_TRUE(window->statusText().startsWith("Failed: The loss")) << window->statusText().toStdString();
