@@ -544,8 +544,7 @@ void LossPlot::redraw() {
     if (places.size() < 80)
       line->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(c.backward, 1.2), QBrush(c.page), 4));
     for (int i = 0; i + 1 < places.size(); ++i) avoidLine(places[i], values[i], places[i + 1], values[i + 1]);
-    addEndLabel(tr("held-out %1 %2").arg(QString::fromStdString(name), QString::number(newest[name], 'g', 3)), places.back(),
-                values.back(), c.backward, QFont::Normal);
+    addEndLabel(tr("held out %1").arg(evalText({{name, newest[name]}})), places.back(), values.back(), c.backward, QFont::Normal);
   }
   if (!ex.isEmpty()) addEndLabel(tr("held-out loss"), ex.back(), ey.back(), c.muted, QFont::Normal);
 }

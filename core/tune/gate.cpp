@@ -480,7 +480,13 @@ struct Gate::Impl {
     std::vector<std::vector<std::int64_t>> positions;
     const std::size_t all = !isCheap(full) ? kPoints : full ? kFullMovedPoints : kQuickMovedPoints;
     const std::size_t each = std::max<std::size_t>(all / std::max<std::size_t>(outputs.size(), 1), 16);
-    for (const TensorId output : outputs) positions.push_back(samplePositions((*program)[output].shape, each, hash.high));
+    for (const TensorId output : outputs) {
+      const auto& shape = (*program)[output].shape;
+      std::vector<std::int64_t> of = samplePositions(shape, each, hash.high);
+      const std::vector<std::int64_t> reached = evaluator->reached(shape, of.size() / 2, hash.high);
+      for (std::size_t k = 0; k < reached.size() && 2 * k + 1 < of.size(); ++k) of[2 * k + 1] = reached[k];
+      positions.push_back(std::move(of));
+    }
     std::int64_t work = full ? kFullWork : kQuickWork, owed = owedWork(full);
     expectation.beyond.clear();
     bool more = true;

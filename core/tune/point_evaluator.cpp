@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tune/point_evaluator.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/ir/folding.h"
+#include "core/schedule/scatter.h"
 #include "core/support/checked.h"
 #include "core/support/counter_random.h"
 
@@ -83,9 +88,30 @@ struct CompiledNode {
   std::vector<Component> components;
 };
 
+// A scatter whose points can be sorted by the place that data gives them.
+struct CompiledScatter {
+  struct Place {
+    bool data = false;
+    std::uint32_t at = 0;  // the node of its index, or the axis that it is
+    std::int64_t extent = 1;
+  };
+  struct Arrival {
+    std::int64_t place, point;  // row-major in the places by data and in the sorted axes
+    auto operator<=>(const Arrival&) const = default;
+  };
+  std::vector<Place> places;          // one an axis of the output
+  std::vector<std::uint32_t> sorted;  // axes that the places by data depend on
+  std::vector<std::uint32_t> guards;  // nodes
+  std::int64_t points = 1;            // of the sorted axes
+  // In order, once they have been looked up in the tensors as they are bound. certain: rounding leads none elsewhere.
+  std::vector<Arrival> arrivals;
+  bool known = false, certain = true;
+};
+
 struct CompiledOperator {
   std::vector<CompiledNode> nodes;
   std::uint32_t root = 0;
+  std::optional<CompiledScatter> scatter;
   std::vector<std::int64_t> extents;
   std::uint32_t outputRank = 0;
   Reducer reducer = Reducer::None;
@@ -221,6 +247,85 @@ void writeElement(DType type, void* data, std::int64_t i, double value) {
   }
 }
 
+namespace {
+
+// Its places stand alone, and whether a point arrives does not hang on where in its place.
+bool isSortable(const Program& program, const Operator& op) {
+  if (!loop::sortsPoints(program, op)) return false;
+  const std::set<std::size_t> sorted = loop::axesOfData(program, op);
+  return std::ranges::all_of(loop::partsOf(program, op).guards,
+                             [&](ExprId guard) { return loop::dependsOnlyOn(program, op, guard, sorted); });
+}
+
+using LocalNodes = std::unordered_map<std::uint32_t, std::uint32_t>;
+
+CompiledNode compiledNode(const Program& program, const ScalarNode& n, const LocalNodes& local) {
+  CompiledNode c;
+  c.op = n.op;
+  c.type = n.type;
+  c.value = n.op == ScalarOp::Constant && n.type == DType::I64 ? heldI64(static_cast<std::int64_t>(n.value)) : n.value;
+  std::uint32_t* operands[] = {&c.a, &c.b, &c.c};
+  for (int k = 0; k < info(n.op).arity; ++k) *operands[k] = local.at(n.operands[static_cast<std::size_t>(k)].value);
+  if (n.index.valid()) c.index = CompiledIndex(program[n.index]);
+  if (!n.access.valid()) return c;
+  const Access& access = program[n.access];
+  c.tensor = access.tensor.value;
+  for (std::size_t k = 0; k < access.indices.size(); ++k) {
+    CompiledNode::Component component;
+    component.extent = program[access.tensor].shape[k];
+    component.data = access.indices[k].isData();
+    if (component.data) component.node = local.at(access.indices[k].data.value);
+    else component.affine = CompiledIndex(access.indices[k].affine);
+    c.components.push_back(std::move(component));
+  }
+  return c;
+}
+
+CompiledScatter compiledScatter(const Program& program, const Operator& op, const LocalNodes& local) {
+  CompiledScatter s;
+  for (const ExprId guard : loop::partsOf(program, op).guards) s.guards.push_back(local.at(guard.value));
+  for (const std::size_t axis : loop::axesOfData(program, op)) {
+    s.sorted.push_back(static_cast<std::uint32_t>(axis));
+    s.points *= op.axes[axis].extent;
+  }
+  for (std::size_t k = 0; k < op.scatter.size(); ++k) {
+    const AccessIndex& index = op.scatter[k];
+    const std::uint32_t at = index.isData() ? local.at(index.data.value) : static_cast<std::uint32_t>(*index.affine.asVariable());
+    s.places.push_back({index.isData(), at, program[op.output].shape[k]});
+  }
+  return s;
+}
+
+CompiledOperator compiled(const Program& program, const Operator& op, bool bounding) {
+  CompiledOperator made;
+  LocalNodes local;
+  const auto add = [&](ExprId root) {
+    for (const ExprId id : nodesOf(program, root)) {
+      if (local.contains(id.value)) continue;
+      CompiledNode node = compiledNode(program, program[id], local);
+      local.emplace(id.value, static_cast<std::uint32_t>(made.nodes.size()));
+      made.nodes.push_back(std::move(node));
+    }
+  };
+  add(op.body);
+  for (const AccessIndex& index : op.scatter)
+    if (index.isData()) add(index.data);
+  const bool scatters = op.kind == OperatorKind::Scatter;
+  made.root = local.at(scatters ? loop::partsOf(program, op).value.value : op.body.value);
+  if (scatters) made.scatter = compiledScatter(program, op, local);
+  for (const Axis& axis : op.axes) made.extents.push_back(axis.extent);
+  made.outputRank = op.outputRank;
+  made.reducer = op.reducer;
+  for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) made.reduced *= op.axes[k].extent;
+  made.position.resize(op.axes.size());
+  made.values.resize(made.nodes.size());
+  made.errors.resize(bounding ? made.nodes.size() : 0);
+  made.stamps.resize(made.nodes.size());
+  return made;
+}
+
+}  // namespace
+
 struct PointEvaluator::Impl {
   std::vector<std::vector<std::int64_t>> shapes;
   std::vector<std::string> names;
@@ -281,6 +386,7 @@ struct PointEvaluator::Impl {
   }
 
   double compute(CompiledOperator& op, std::int64_t element, double& error) {
+    if (op.scatter) return arriving(op, element, error);
     for (std::size_t k = op.outputRank; k-- > 0;) {
       op.position[k] = element % op.extents[k];
       element /= op.extents[k];
@@ -337,6 +443,65 @@ struct PointEvaluator::Impl {
     return all * mean;
   }
 
+  static void moveTo(CompiledOperator& op, std::int64_t sortedPoint) {
+    const auto& axes = op.scatter->sorted;
+    for (std::size_t k = axes.size(); k-- > 0; sortedPoint /= op.extents[axes[k]])
+      op.position[axes[k]] = sortedPoint % op.extents[axes[k]];
+  }
+
+  // Not counted as work: interpreting the scatter, which this is instead of, visits each of these points for every place beside it.
+  void findArrivals(CompiledOperator& op) {
+    CompiledScatter& s = *op.scatter;
+    const std::int64_t left = std::exchange(work, std::numeric_limits<std::int64_t>::max());
+    s.arrivals.clear();
+    s.certain = true;
+    for (std::int64_t point = 0; point < s.points && !stopped; ++point) {
+      moveTo(op, point);
+      ++op.stamp;
+      bool arrives = true;
+      for (std::size_t g = 0; g < s.guards.size() && arrives; ++g) {
+        arrives = node(op, s.guards[g]) != 0;
+        if (bounding) s.certain = s.certain && op.errors[s.guards[g]] == 0;
+      }
+      std::int64_t place = 0;
+      for (std::size_t k = 0; k < s.places.size() && arrives && !stopped; ++k) {
+        const CompiledScatter::Place& p = s.places[k];
+        if (!p.data) continue;
+        const std::int64_t index = indexByData(op, p.at, p.extent, s.certain);
+        if (!stopped && (index < 0 || index >= p.extent))
+          fail("index " + std::to_string(k) + " of a scatter is outside [0, " + std::to_string(p.extent) + ")");
+        place = place * p.extent + index;
+      }
+      if (arrives && !stopped) s.arrivals.push_back({place, point});
+    }
+    std::ranges::sort(s.arrivals);
+    s.known = !stopped;
+    work = left;
+  }
+
+  double arriving(CompiledOperator& op, std::int64_t element, double& error) {
+    CompiledScatter& s = *op.scatter;
+    if (!s.known) findArrivals(op);
+    if (stopped) return 0;
+    std::int64_t place = 0, stride = 1;
+    for (std::size_t k = s.places.size(); k-- > 0; element /= s.places[k].extent) {
+      const std::int64_t at = element % s.places[k].extent;
+      if (s.places[k].data) place += at * stride, stride *= s.places[k].extent;
+      else op.position[s.places[k].at] = at;
+    }
+    ReductionError errors(Reducer::Sum);
+    double sum = 0;
+    for (auto a = std::ranges::lower_bound(s.arrivals, CompiledScatter::Arrival{place, 0});
+         a != s.arrivals.end() && a->place == place && !stopped; ++a) {
+      moveTo(op, a->point);
+      const double v = point(op);
+      sum += v;
+      if (bounding) errors.add(v, op.errors[op.root]);
+    }
+    if (bounding) error = s.certain ? errors.total(op.nodes[op.root].type) : INFINITY;
+    return sum;
+  }
+
   static void combine(Reducer reducer, std::int64_t i, double v, double& accumulator, std::int64_t& best) {
     bool better = i == 0;
     switch (reducer) {
@@ -371,6 +536,15 @@ struct PointEvaluator::Impl {
     return op.values[id] = value;
   }
 
+  // Outside [0, extent): no index.
+  std::int64_t indexByData(CompiledOperator& op, std::uint32_t id, std::int64_t extent, bool& certain) {
+    const double v = node(op, id);
+    if (stopped) return 0;
+    if (bounding) certain = certain && std::trunc(v - op.errors[id]) == std::trunc(v + op.errors[id]);
+    if (op.nodes[id].type == DType::I64) return wholeI64(v);
+    return v >= 0 && v < static_cast<double>(extent) ? static_cast<std::int64_t>(v) : -1;
+  }
+
   double load(CompiledOperator& op, const CompiledNode& n) {
     std::int64_t element = 0;
     bool certain = true;
@@ -378,11 +552,8 @@ struct PointEvaluator::Impl {
       const auto& c = n.components[k];
       std::int64_t index = 0;
       if (c.data) {
-        const double v = node(op, c.node);
+        index = indexByData(op, c.node, c.extent, certain);
         if (stopped) return 0;
-        if (op.nodes[c.node].type == DType::I64) index = wholeI64(v);
-        else index = v >= 0 && v < static_cast<double>(c.extent) ? static_cast<std::int64_t>(v) : -1;
-        if (bounding) certain = certain && std::trunc(v - op.errors[c.node]) == std::trunc(v + op.errors[c.node]);
       } else {
         index = c.affine.at(op.position);
       }
@@ -566,46 +737,12 @@ Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool trai
   impl->views.resize(program.tensors.size());
   impl->viewErrors.resize(program.tensors.size());
   for (const Operator& op : program.operators) {
-    if (op.kind != OperatorKind::Gather)
+    const bool scatters = op.kind == OperatorKind::Scatter && isSortable(program, op);
+    if (op.kind != OperatorKind::Gather && !scatters)
       return Error{"gate", "operator " + op.name + " does not compute its points one by one", {}, {}};
-    const std::vector<ExprId> order = nodesOf(program, op.body);
-    nodes += order.size();
+    CompiledOperator made = compiled(program, op, impl->bounding);
+    nodes += made.nodes.size();
     if (nodes > kMaximumNodes) return Error{"gate", "the subgraph has too many expression nodes to walk", {}, {}};
-    CompiledOperator made;
-    std::unordered_map<std::uint32_t, std::uint32_t> local;
-    for (const ExprId id : order) {
-      const ScalarNode& n = program[id];
-      CompiledNode c;
-      c.op = n.op;
-      c.type = n.type;
-      c.value = n.op == ScalarOp::Constant && n.type == DType::I64 ? heldI64(static_cast<std::int64_t>(n.value)) : n.value;
-      std::uint32_t* operands[] = {&c.a, &c.b, &c.c};
-      for (int k = 0; k < info(n.op).arity; ++k) *operands[k] = local.at(n.operands[static_cast<std::size_t>(k)].value);
-      if (n.index.valid()) c.index = CompiledIndex(program[n.index]);
-      if (n.access.valid()) {
-        const Access& access = program[n.access];
-        c.tensor = access.tensor.value;
-        for (std::size_t k = 0; k < access.indices.size(); ++k) {
-          CompiledNode::Component component;
-          component.extent = program[access.tensor].shape[k];
-          component.data = access.indices[k].isData();
-          if (component.data) component.node = local.at(access.indices[k].data.value);
-          else component.affine = CompiledIndex(access.indices[k].affine);
-          c.components.push_back(std::move(component));
-        }
-      }
-      local.emplace(id.value, static_cast<std::uint32_t>(made.nodes.size()));
-      made.nodes.push_back(std::move(c));
-    }
-    made.root = local.at(op.body.value);
-    for (const Axis& axis : op.axes) made.extents.push_back(axis.extent);
-    made.outputRank = op.outputRank;
-    made.reducer = op.reducer;
-    for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) made.reduced *= op.axes[k].extent;
-    made.position.resize(op.axes.size());
-    made.values.resize(made.nodes.size());
-    made.errors.resize(bounding ? made.nodes.size() : 0);
-    made.stamps.resize(made.nodes.size());
     impl->producer[op.output.value] = static_cast<std::int32_t>(impl->operators.size());
     impl->operators.push_back(std::move(made));
   }
@@ -629,6 +766,8 @@ void PointEvaluator::setSample(std::int64_t terms) { m_impl->sample = terms; }
 void PointEvaluator::clear() {
   m_impl->memos.assign(m_impl->shapes.size(), {});
   m_impl->failure.clear();
+  for (CompiledOperator& op : m_impl->operators)
+    if (op.scatter) op.scatter->known = false;
   for (std::size_t t = 0; t < m_impl->shapes.size(); ++t) {
     if (m_impl->producer[t] < 0) continue;
     std::int64_t elements = 1;
@@ -654,6 +793,32 @@ std::optional<double> PointEvaluator::value(TensorId tensor, std::int64_t elemen
 std::optional<double> PointEvaluator::error(TensorId tensor, std::int64_t element, std::int64_t& work) {
   if (!m_impl->bounding || !value(tensor, element, work)) return std::nullopt;
   return m_impl->loadedError;
+}
+
+std::vector<std::int64_t> PointEvaluator::reached(std::span<const std::int64_t> shape, std::size_t count, std::uint64_t seed) {
+  std::vector<std::int64_t> elements;
+  m_impl->stopped = false;
+  for (std::size_t t = 0; t < m_impl->shapes.size(); ++t) {
+    if (m_impl->producer[t] < 0 || !std::ranges::equal(m_impl->shapes[t], shape)) continue;
+    CompiledOperator& op = m_impl->operators[static_cast<std::size_t>(m_impl->producer[t])];
+    if (!op.scatter) continue;
+    if (!op.scatter->known) m_impl->findArrivals(op);
+    if (m_impl->stopped || op.scatter->arrivals.empty()) continue;
+    const auto& arrivals = op.scatter->arrivals;
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::uint64_t bits = randomBits(seed, static_cast<std::int64_t>(n));
+      std::int64_t place = arrivals[bits % arrivals.size()].place, element = 0, stride = 1;
+      for (std::size_t k = op.scatter->places.size(); k-- > 0;) {
+        const CompiledScatter::Place& p = op.scatter->places[k];
+        const auto beside = static_cast<std::int64_t>(randomBits(bits, static_cast<std::int64_t>(k)) >> 1);
+        element += (p.data ? place : beside) % p.extent * stride;
+        if (p.data) place /= p.extent;
+        stride *= p.extent;
+      }
+      elements.push_back(element);
+    }
+  }
+  return elements;
 }
 
 const std::string& PointEvaluator::failed() const { return m_impl->failure; }

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/ir/program.h"
 #include "core/support/result.h"
@@ -23,7 +25,8 @@ void writeElement(DType type, void* data, std::int64_t element, double value);  
 // seconds. Definitions as in the reference interpreter; nothing is rounded to storage types.
 class PointEvaluator {
  public:
-  // Fails where points do not stand alone: a Scatter, a Loop, or an expression too deep to walk.
+  // Fails where points do not stand alone: a Loop, a Scatter that can't be sorted by place (core/schedule/scatter.h), or an expression
+  // too deep to walk.
   // bounding: errors are kept as well, see error(). factorUnit: twice the relative rounding of what the products of a sum multiply,
   // kTf32Unit where it comes as tf32.
   static Result<PointEvaluator> prepare(const Program& program, bool training = true, bool bounding = false, double factorUnit = 0);
@@ -45,6 +48,9 @@ class PointEvaluator {
   // running error analysis, sums of n terms by the square root of n. Infinity: rounding decides which way the computation goes (a floor, a
   // comparison, an index, the sign under a root).
   std::optional<double> error(TensorId tensor, std::int64_t element, std::int64_t& work);
+  // Row-major elements, at most `count` of each, that something arrives at in the results of scatters of this shape: of a large table
+  // most are reached by nothing. As inputs are bound.
+  std::vector<std::int64_t> reached(std::span<const std::int64_t> shape, std::size_t count, std::uint64_t seed);
   const std::string& failed() const;
 
   PointEvaluator(PointEvaluator&&) noexcept;

@@ -111,6 +111,29 @@ TEST(PointEvaluator, FollowsFloorsGuardsAndArgReductions) {
   expectSameAsInterpreter(p);
 }
 
+// What lies beside the places given by data, two such places, points that a guard leaves out, and an operator that reads the sums.
+TEST(PointEvaluator, AddsUpWhatArrivesAtAPlaceOfAScatter) {
+  for (const bool two : {false, true}) {
+    test::Build b;
+    const auto i = test::var(0), n = test::var(1), m = test::var(2), k = test::var(3);
+    const TensorId x = b.tensor("x", {40, 2}), v = b.tensor("V", {3, 40, 2, 4});
+    const auto index = [&](double scale) {
+      return b.p.cast(DType::I32, b.p.unary(ScalarOp::Floor, b.mul(b.p.unary(ScalarOp::Abs, b.load(x, {n, m})), b.number(scale))));
+    };
+    const ExprId arrives = b.p.binary(ScalarOp::Lt, b.load(x, {n, m}), b.number(1));
+    const ExprId value = b.p.select(arrives, b.mul(b.load(v, {i, n, m, k}), b.load(x, {n, m})), b.number(0));
+    std::vector<AccessIndex> at{{i, {}}, {{}, index(3)}, {k, {}}};
+    std::vector<std::int64_t> shape{3, 7, 4};
+    if (two) at.push_back({{}, index(1.5)}), shape.push_back(4);
+    const TensorId d = b.scatter("D", {{"i", 3}, {"n", 40}, {"m", 2}, {"k", 4}}, shape, at, value);
+    b.output(d);
+    b.output(b.op("S", {{"i", 3}, {"n", 7}}, 2, Reducer::None,
+                  b.mul(two ? b.load(d, {i, n, IndexExpr(1), IndexExpr(2)}) : b.load(d, {i, n, IndexExpr(1)}), b.number(0.5))));
+    ASSERT_TRUE(PointEvaluator::prepare(b.p).ok()) << two;
+    expectSameAsInterpreter(b.p);
+  }
+}
+
 TEST(PointEvaluator, StopsWhenTheWorkIsUsedUp) {
   const Program program = fakes::matmul(2, 2, 1000);
   auto evaluator = PointEvaluator::prepare(program);
@@ -289,6 +312,31 @@ TEST_P(GateTest, OfMuchDataThatIsMovedPointsAreCompared) {
   EXPECT_TRUE(right.passed) << right.failure;
   EXPECT_GE(right.comparedOutputs, GetParam() == GateLevel::Quick ? 2 * 4000 : 2 * 50'000);
   EXPECT_LE(right.comparedOutputs, kRows * kColumns / 10);
+}
+
+// dE[I[n], d] += V[n, d] of the first `points` n; a table of many rows, most of which nothing arrives at.
+Program scatteredRows(std::int64_t points) {
+  test::Build b;
+  constexpr std::int64_t kRows = 60'000, kPoints = 33'000, kColumns = 64;
+  const auto n = test::var(0), d = test::var(1);
+  const TensorId rows = b.tensor("I", {kPoints}, TensorKind::Input, DType::I32), v = b.tensor("V", {kPoints, kColumns});
+  ExprId value = b.load(v, {n, d});
+  if (points < kPoints) value = b.p.select(b.p.condGe0(IndexExpr(points - 1) - n), value, b.number(0));
+  b.output(b.scatter("dE", {{"n", kPoints}, {"d", kColumns}}, {kRows, kColumns}, {{{}, b.load(rows, {n})}, {d, {}}}, value));
+  return b.p;
+}
+
+TEST_P(GateTest, OfALargeScatterPlacesAreComparedThatSomethingArrivesAt) {
+  const Program program = scatteredRows(33'000);
+  auto gate = Gate::prepare(*m_device, std::make_shared<const Program>(program), structuralHash(program));
+  ASSERT_TRUE(gate.ok());
+  const GateReport few = check(**gate, scatteredRows(31'000), {{"run", "ok"}});
+  EXPECT_FALSE(few.passed);
+  EXPECT_NE(few.failure.find("dE["), std::string::npos) << few.failure;
+  const GateReport right = check(**gate, program, {{"run", "ok"}});
+  EXPECT_TRUE(right.passed) << right.failure;
+  EXPECT_GE(right.comparedOutputs, 256);
+  EXPECT_LE(right.comparedOutputs, 200'000);
 }
 
 // Y[n, d] = E[index(n), d] of E[extent, 3]; the index is computed from the input of this type, or from an operator of the group.
