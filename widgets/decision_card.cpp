@@ -480,7 +480,10 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   m_why->setText(codeText(why));
   m_waterfall->clear();
   m_waterfall->body()->addWidget(new Waterfall(m_theme, d, device));
-  m_scope = device.device.empty() ? QString() : scopeText(device) + QStringLiteral(":  ") + constantsText(device);
+  m_scope =
+      device.device.empty()
+          ? QString()
+          : scopeText(device) + (device.assumed ? tr(", assumed, not measured:  ") : QStringLiteral(":  ")) + constantsText(device);
   auto* scope =
       label(m_scope.isEmpty() ? QString() : scopeText(device) + QLatin1Char('\n') + constantLines(device).join(QLatin1Char('\n')),
             "muted");

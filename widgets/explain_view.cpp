@@ -46,13 +46,16 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byN
   if (selection.empty()) return false;
   using Relation = Selection::Relation;
   const bool named = !selection.tensors().empty();
-  if (named && byName) return selection.relation({d.producer, d.consumer}, d.origins) == Relation::Exact;
+  if (named && byName)
+    return selection.relation({d.producer, d.consumer, d.producerNode, d.consumerNode}, d.origins) == Relation::Exact;
   const Relation producer = selection.relation(d.origins), consumer = selection.relation(d.consumerOrigins);
   if (producer == Relation::Exact || consumer == Relation::Exact) return true;
   if (named) return false;
   const bool makes = producer != Relation::None, takes = consumer != Relation::None;
   const std::string& led = selection.reads();  // what is read there, else what the place is part of making
-  return led.empty() ? makes || takes : (d.producer == led && (makes || takes)) || (d.consumer == led && takes);
+  return led.empty() ? makes || takes
+                     : ((d.producer == led || d.producerNode == led) && (makes || takes)) ||
+                           ((d.consumer == led || d.consumerNode == led) && takes);
 }
 
 class FusionDelegate : public QStyledItemDelegate {
@@ -354,7 +357,7 @@ void ExplainView::showDecision(int i, bool select) {
     m_deciding = false;
     m_decided = true;
     m_decisionChoice = m_selection->choices();
-    m_graph->setDecision(QString::fromStdString(d.producer), QString::fromStdString(d.consumer),
+    m_graph->setDecision(QString::fromStdString(d.producerNode), QString::fromStdString(d.consumerNode),
                          QStringLiteral("R %1 µs").arg(plusMinus(d.R * 1e6)));
     m_table->viewport()->update();
   }

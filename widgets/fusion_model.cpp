@@ -93,6 +93,14 @@ std::pair<double, QString> unitFor(double largest, const char* name) {
   return {scale, QLatin1String(prefix) + QLatin1String(name)};
 }
 
+// What is too small for the column's unit has its own.
+QString amountText(double value, const std::pair<double, QString>& unit, const char* name) {
+  constexpr double kLeast = 0.005;  // reads as 0 in two decimals
+  if (value == 0 || std::abs(value) * unit.first >= kLeast) return signedText(value * unit.first, unit.first < 1 ? 2 : 0);
+  const auto [scale, own] = unitFor(std::abs(value), name);
+  return signedText(value * scale, scale < 1 ? 1 : 0) + QLatin1Char(' ') + own;
+}
+
 // As many decimals as the first digit of what the saving varies by needs, and seven digits at most.
 QString measuredText(const protocol::Measured& saving) {
   const double half = (saving.high - saving.low) / 2;
@@ -186,8 +194,8 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
       return shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
              (d.recomputed.empty() ? QString() : tr(", recomputed"));
     case kCategory: return QString::fromStdString(d.category);
-    case kTraffic: return signedText(d.dT * m_traffic.first, m_traffic.first < 1 ? 2 : 0);
-    case kWork: return signedText(d.dC * m_work.first, m_work.first < 1 ? 2 : 0);
+    case kTraffic: return amountText(d.dT, m_traffic, "B");
+    case kWork: return amountText(d.dC, m_work, "FLOP");
     case kKernels: return signedText(d.dK, 0);
     case kTrafficUs:
     case kWorkUs:

@@ -17,11 +17,11 @@ bool isAgain(const GraphPage& graph, const GraphNode& node) {
 
 QString nodeName(const GraphPage& graph, const GraphNode& node) {
   const QString name = shortName(node.name);
-  return isAgain(graph, node) ? name.section(QLatin1Char('#'), 0, 0) : name;
+  return isAgain(graph, node) ? name.section(QLatin1Char('#'), 0, -2) : name;
 }
 
 std::string tensorOf(const GraphPage& graph, const GraphNode& node) {
-  return isAgain(graph, node) ? node.id.substr(0, node.id.find('#')) : node.id;
+  return isAgain(graph, node) ? node.id.substr(0, node.id.rfind('#')) : node.id;
 }
 
 QStringList captionsOf(const GraphPage& graph) {

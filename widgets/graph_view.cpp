@@ -10,6 +10,7 @@
 #include <QToolTip>
 #include <cmath>
 #include <deque>
+#include <tuple>
 
 #include "widgets/basic.h"
 #include "widgets/graph_names.h"
@@ -83,7 +84,7 @@ void GraphView::setPlan(GraphPage plan) {
   for (const Earlier& e : m_earlier)
     if (!m_planned && e.closed == m_closed && sameBoxes(*e.plan, *m_plan)) {
       m_planned = e.planned;
-      if (e.scale == m_scale) m_back = e.offset;
+      m_back = {e.offset, e.scale};
     }
   ++m_generation;
 }
@@ -122,6 +123,7 @@ void GraphView::place() {
 
 void GraphView::adopt(GraphLayout layout) {
   m_outdated = m_graph.revision < m_revision;
+  const bool wasWhole = showsAll();
   m_layout = std::move(layout);
   m_captions = captionsOf(m_graph);
   m_in.assign(m_graph.nodes.size(), {});
@@ -143,13 +145,24 @@ void GraphView::adopt(GraphLayout layout) {
   m_previous.clear();
   relate();
   if (planned && m_fitted && !m_moved) {
-    if (m_back) m_offset = *m_back;
-    else settle();
+    if (m_back) {
+      std::tie(m_offset, m_scale) = *m_back;
+      Q_EMIT zoomChanged(m_scale);
+    } else {
+      settle();
+      if (wasWhole && !showsAll()) showFirst();
+    }
   }
   if (!m_fitted || !QRectF(QPointF(0, 0), QSizeF(size()))
                         .intersects(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight()))))
     showFirst();
   update();
+}
+
+bool GraphView::showsAll() const {
+  return !m_layout.bounds.isNull() &&
+         QRectF(QPointF(0, 0), QSizeF(width(), height() - legendHeight()))
+             .contains(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight())));
 }
 
 void GraphView::toggleGroup(int group) {

@@ -41,7 +41,7 @@ class GraphView : public QWidget {
   void setNothing(const QString& why);  // what stands there while no node does
   QString nothing() const { return m_nothing; }
   void setHighlightChanges(bool on);
-  // A decision's edge: drawn with its reward, as long as the decision is what is selected.
+  // A decision's edge, between two nodes: drawn with its reward, as long as the decision is what is selected.
   void setDecision(const QString& producer, const QString& consumer, const QString& text);
   QRectF decisionPlace() const;  // of its label, on the sheet; null: it is not drawn
   void choose(const QString& id, bool reveal);
@@ -82,6 +82,7 @@ class GraphView : public QWidget {
 
  private:
   void settle();
+  bool showsAll() const;
   void bringChosenIntoSight();
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);
@@ -126,9 +127,9 @@ class GraphView : public QWidget {
     QPointF offset;
     double scale = 1;
   };
-  std::optional<QPointF> m_back;  // the offset of an earlier plan that came back
-  std::deque<Earlier> m_earlier;  // the last plans of this notebook, the newest first
-  protocol::GraphPage m_coming;   // that is being placed
+  std::optional<std::pair<QPointF, double>> m_back;  // offset and scale of an earlier plan that came back
+  std::deque<Earlier> m_earlier;                     // the last plans of this notebook, the newest first
+  protocol::GraphPage m_coming;                      // that is being placed
   std::set<std::string> m_closed;
   std::unordered_map<std::string, double> m_stepUs;  // of the kernel, by each of its operators
   std::set<std::string> m_steps;                     // operators that a step runs; empty: not known

@@ -408,7 +408,7 @@ void MainWindow::refreshLeads() {
                        tr("Gradient %1").arg(shortName(name)),
                        {},
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
-  for (Lead& lead : leadsOf({}, {decision->consumer}, false)) leads.push_back(std::move(lead));
+  for (Lead& lead : leadsOf({}, {decision->consumerNode}, false)) leads.push_back(std::move(lead));
   m_explain->card()->setLeads(leads);
 }
 

@@ -410,9 +410,12 @@ void MainWindow::refreshStatus() {
   }
   // What the kernels run on is what everything is counted with; all of the device where that is more stands in the tooltip.
   QString constants, what, whole;
-  if (m_tab->workspace->devices())
-    for (const auto& d : m_tab->workspace->devices()->devices)
-      if (d.constants && (d.inUse || constants.isEmpty()) && d.unavailable.empty()) {
+  if (m_tab->workspace->devices()) {
+    const auto& devices = m_tab->workspace->devices()->devices;
+    const bool inUse = std::ranges::any_of(devices, &protocol::DeviceInfo::inUse);
+    for (const auto& d : devices) {
+      if (!d.unavailable.empty() || (inUse ? !d.inUse : !d.constants || !constants.isEmpty())) continue;
+      if (d.constants) {
         const auto& used = d.kernels ? *d.kernels : *d.constants;
         constants = scopeText(used, d.constants->threads) + QStringLiteral(":  ") + nf::constantsText(used);
         const auto lines = [](const QString& scope, const protocol::DeviceConstants& k) {
@@ -421,7 +424,14 @@ void MainWindow::refreshStatus() {
         what = lines(scopeText(used, d.constants->threads), used);
         whole = d.kernels ? lines(scopeText(*d.constants), *d.constants) : QString();
         m_tune->setDevice(used);
+      } else {
+        constants = tr("%1: not measured").arg(QString::fromStdString(d.name));
+        what = tr("No constants of %1 are measured: decisions count with assumed ones, and there is no roofline.")
+                   .arg(QString::fromStdString(d.name));
+        m_tune->setDevice(std::nullopt);
       }
+    }
+  }
   m_constants->setText(constants);
   m_constants->setToolTip(whole.isEmpty()
                               ? what

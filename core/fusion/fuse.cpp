@@ -56,9 +56,8 @@ class Fuser {
       const TensorId id(i);
       m_byName.emplace(program.tensors[i].name, id);
     }
-    for (const Operator& op : program.operators)
-      for (const TensorId t : writesOf(program, OperatorId(static_cast<std::size_t>(&op - program.operators.data()))))
-        m_readerName.emplace(t, op.name);
+    for (std::size_t i = 0; i < program.operators.size(); ++i)
+      for (const TensorId t : writesOf(program, OperatorId(i))) m_readerName.emplace(t, toldName(program, OperatorId(i)));
     // The gradient that flows back through a forward tensor: d(L)/d(T).
     for (std::size_t i = 0; i < program.tensors.size(); ++i) {
       const std::string& name = program.tensors[i].name;
@@ -149,7 +148,7 @@ class Fuser {
     const OperatorId producer = m_graph.producerOf(t);
     FusionDecision d;
     d.producer = p[t].name;
-    d.consumer = p[consumer].name;
+    d.consumer = toldName(p, consumer);
     d.producerClass = m_graph.classOf(producer);
     d.consumerClass = m_graph.classOf(consumer);
     const auto many = [&](OperatorId op) { return m_graph.readsOf(op).size() > 1 ? "Many" : "One"; };

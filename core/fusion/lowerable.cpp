@@ -19,6 +19,13 @@ std::string_view name(FusionClass c) {
   return "";
 }
 
+const std::string& toldName(const Program& program, OperatorId id) {
+  const Operator& op = program[id];
+  if (op.kind != OperatorKind::Loop) return op.name;
+  const std::vector<TensorId> left = writesOf(program, id);
+  return left.empty() ? op.name : program[left.front()].name;
+}
+
 bool isContraction(const Program& program, OperatorId id) {
   const Operator& op = program[id];
   if (op.kind != OperatorKind::Gather || op.reducer != Reducer::Sum) return false;
@@ -123,7 +130,8 @@ class GroupCheck {
 
   std::optional<std::string> run() {
     for (std::size_t i = 0; i < m_group.size(); ++i)
-      if (m_classes[i] == FusionClass::Opaque) return op(i).name + " is a scatter or a loop: it runs as a kernel of its own.";
+      if (m_classes[i] == FusionClass::Opaque)
+        return toldName(m_program, m_group[i]) + " is a scatter or a loop: it runs as a kernel of its own.";
     for (const InnerRead& r : m_reads)
       for (const AccessIndex& index : r.access->indices)
         if (index.isData()) return op(r.reader).name + " reads " + op(r.writer).name + " at a place that depends on data.";

@@ -15,6 +15,9 @@ enum class FusionClass : std::uint8_t { Injective, Reduction, OutputFusable, Opa
 std::string_view name(FusionClass c);  // "injective", "reduction", "output-fusable", "opaque"
 FusionClass fusionClass(const Program& program, OperatorId op);
 
+// What decisions call an operator: of a loop, the first tensor that it leaves.
+const std::string& toldName(const Program& program, OperatorId op);
+
 // A sum over products of two loads in which each of the classes m (output and first factor), n (output and second factor) and
 // k (both factors, reduced) has an axis (design: codegen, "Recognising contractions").
 bool isContraction(const Program& program, OperatorId op);

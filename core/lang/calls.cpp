@@ -55,7 +55,10 @@ bool Statement::arity(const Expr& e, std::size_t least, std::size_t most) {
   std::string wanted = std::to_string(least) + (least == 1 ? " argument" : " arguments");
   if (most > 1000) wanted = "at least " + wanted;
   else if (most != least) wanted = std::to_string(least) + " to " + std::to_string(most) + " arguments";
-  report("wrong-arity", "`" + std::string(e.text) + "` takes " + wanted + ", here are " + std::to_string(e.args.size()), e.span);
+  report("wrong-arity",
+         "`" + std::string(e.text) + "` takes " + wanted + (e.args.size() == 1 ? ", here is " : ", here are ") +
+             std::to_string(e.args.size()),
+         e.span);
   return false;
 }
 

@@ -81,6 +81,11 @@ struct Unsound {
   std::string uses;  // that name; empty: the mistake is its own
 };
 
+struct NameUse {
+  std::string name;
+  Span span;
+};
+
 // An access that stands in no operator: the condition around it leaves it no point.
 struct FoldedAccess {
   TensorId tensor;
@@ -99,6 +104,8 @@ struct CompiledNotebook {
   std::vector<CellInfo> cells;
   std::vector<TrainSettings> trains;
   std::vector<Unsound> unsound;  // in order, each once
+  // What steps make that are not this program's: of another `train`, or, in evaluation, of any. What reads them is left out, and no mistake.
+  std::vector<NameUse> ofOtherSteps;
   std::vector<FoldedAccess> folded;
   std::set<std::string> means;  // evals and losses that are a mean as written: what batches give adds up to that of all rows
   bool readsTraining =

@@ -112,7 +112,7 @@ bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into, boo
       if (e.args.size() != count && !(form->optional && e.args.size() == form->optional)) {
         report("wrong-arity",
                "`" + std::string(e.text) + "` takes " + std::to_string(count) + (count == 1 ? " argument" : " arguments") +
-                   ", here are " + std::to_string(e.args.size()),
+                   (e.args.size() == 1 ? ", here is " : ", here are ") + std::to_string(e.args.size()),
                e.span);
         return false;
       }
@@ -385,9 +385,10 @@ void Elaborator::prepareBatch(const Ast& ast) {
     return;
   }
   for (const std::string& name : extents) {
-    if (m_options.batchOverride <= 0 && m_options.sets.contains(name)) continue;
-    m_batchNames[name] = Number::of(*decided);
+    const bool set = m_options.batchOverride <= 0 && m_batchNames.contains(name);
+    if (!set) m_batchNames[name] = Number::of(*decided);
     if (lets.contains(name)) continue;
+    m_setsUsed.insert(name);
     Entity e;  // `batch = 64` alone names it
     e.kind = Entity::Kind::Number;
     e.number = m_batchNames[name];

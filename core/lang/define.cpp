@@ -184,7 +184,13 @@ void Elaborator::update(const Ast& ast, const Stmt& s) {
     report("not-updatable", "`<-` updates a `state` or a `param`, `" + std::string(target.name) + "` is neither", target.span);
     return;
   }
-  if (!m_options.training) return;
+  if (!m_options.training && !m_inTrain) {
+    if (level() > 0 || m_frame != 0) return;
+    m_inTrain = true;
+    rehearse([&] { update(ast, s); });
+    m_inTrain = false;
+    return;
+  }
   if (level() > 0) {
     report("update-in-loop", "`<-` takes effect at the end of a step: it can't stand inside `for`", s.span);
     return;
@@ -424,7 +430,7 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
         continue;
       }
       // An optimizer's tensor: an evaluation, or another job, has no such kernel.
-      if (!m_options.training || m_elsewhere.contains(name)) return;
+      if (m_elsewhere.contains(name)) return;
     }
     const std::size_t told = m_out.diagnostics.size();
     const Entity* e = resolve(t.name, t.nameSpan);

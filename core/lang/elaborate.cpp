@@ -296,6 +296,17 @@ Entity* Elaborator::resolve(std::string_view name, Span use, bool written) {
       entity = &m_global.names.at(std::string(name));
     }
   }
+  if ((!entity || entity->kind == Entity::Kind::Poison) && m_elsewhere.contains(std::string(name))) {
+    // Sound in the program that makes it; here it stands for nothing, and what reads it is left out.
+    if (!entity) entity = &m_global.names.emplace(std::string(name), Entity()).first->second;
+    ++m_metElsewhere;
+    if (!inNotebook(use)) return entity;
+    m_out.ofOtherSteps.push_back({std::string(name), use});
+    if (m_options.training && m_options.train == 0)
+      warn("of-another-step", "`" + std::string(name) + "` is of a later `train`: cells show what a step of the first one makes",
+           use);
+    return entity;
+  }
   if (!entity) {
     if (const Function* f = functionNamed(name)) {
       report("function-as-value", "`" + std::string(name) + "` is a function: call it, " + f->signature, use);
@@ -748,6 +759,7 @@ void Elaborator::statement(const Ast& ast, const Stmt& s) {
     return unsound();
   }
   const std::string met = std::exchange(m_poisonMet, {});
+  const std::size_t elsewhere = m_metElsewhere;
   const Phase phase = m_phase;
   const std::string base = m_nestedBase;
   m_nestedBase.clear();
@@ -784,6 +796,10 @@ void Elaborator::statement(const Ast& ast, const Stmt& s) {
   const bool makes =
       s.kind == StmtKind::Assign || s.kind == StmtKind::Declare || s.kind == StmtKind::Loss || s.kind == StmtKind::Eval;
   if (failedSince(errors) || makes) poisonTargets(s);
+  if (makes && !failedSince(errors) && m_metElsewhere > elsewhere) {
+    for (const Target& t : s.targets) m_elsewhere.emplace(t.name);
+    if (!s.name.empty()) m_elsewhere.emplace(s.name);
+  }
   const bool misread = top && m_misread.contains(s.span.begin);
   if (failedSince(errors) || !m_poisonMet.empty() || misread || (s.kind == StmtKind::Train && m_updateLost)) unsound();
   if (m_poisonMet.empty()) m_poisonMet = met;

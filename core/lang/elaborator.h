@@ -334,7 +334,8 @@ class Elaborator {
   std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew
   bool m_inTrain = false;
   bool m_asksForTraining = false;
-  std::unordered_set<std::string> m_elsewhere;  // tensors that the optimizers of other `train` statements make
+  std::size_t m_metElsewhere = 0;               // uses of them
+  std::unordered_set<std::string> m_elsewhere;  // tensors that steps make which are not this program's
   std::unordered_set<std::string> m_noLosses;   // names that `loss` and `eval` have refused: no numbers
   std::unordered_set<std::uint32_t> m_trained;  // what the optimizers of all `train` statements so far update
   const ast::Ast* m_notebook = nullptr;

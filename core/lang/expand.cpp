@@ -430,10 +430,11 @@ bool Elaborator::bindShape(const Function& f, const Parameter& p, const View& vi
 bool Elaborator::hasArity(const Function& f, std::size_t arguments, Span site) {
   const std::size_t wanted = f.def->parameters.size();
   if (arguments == wanted) return true;
-  Diagnostic& d = report("wrong-arity",
-                         "`" + std::string(f.def->name) + "` takes " + std::to_string(wanted) +
-                             (wanted == 1 ? " argument" : " arguments") + ", here are " + std::to_string(arguments),
-                         site);
+  Diagnostic& d =
+      report("wrong-arity",
+             "`" + std::string(f.def->name) + "` takes " + std::to_string(wanted) + (wanted == 1 ? " argument" : " arguments") +
+                 (arguments == 1 ? ", here is " : ", here are ") + std::to_string(arguments),
+             site);
   d.notes.push_back({f.signature, f.def->nameSpan});
   return false;
 }

@@ -192,10 +192,9 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   if (std::none_of(outputs.begin(), outputs.end(),
                    [&](const Output& o) { return o.role == OutputRole::Loss && o.tensor == lossId; }))
     outputs.push_back({settings.loss, lossId, OutputRole::Loss});
-  if (!m_options.training) return;
   const auto expansion = [&] { optimize(ast, s, lossId, optimizer, all, wrt, settings); };
   m_inTrain = true;
-  if (m_out.trains.size() - 1 == m_options.train) {
+  if (m_options.training && m_out.trains.size() - 1 == m_options.train) {
     const std::size_t before = m_out.program.updates.size();
     expansion();
     for (std::size_t i = before; i < m_out.program.updates.size(); ++i) m_trained.insert(m_out.program.updates[i].target.value);
@@ -205,7 +204,7 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   m_inTrain = false;
 }
 
-// The optimizer of another job: expanded for its mistakes alone, then forgotten.
+// The optimizer of another job, or an update where evaluation makes none: expanded for its mistakes and its names alone, then forgotten.
 void Elaborator::rehearse(const std::function<void()>& expansion) {
   Program program = m_out.program;
   Context context = *m_contexts[0];

@@ -350,8 +350,10 @@ struct Measured {
 
 struct FusionDecisionInfo {
   std::uint32_t id = 0;
-  std::string producer, consumer;  // node ids of the graph at stage `partitioned`
-  std::string category;            // "One+One" ...
+  std::string producer, consumer;  // tensors
+  std::string producerNode,
+      consumerNode;      // that make them: node ids of the graph at stage `partitioned`; a loop makes several tensors
+  std::string category;  // "One+One" ...
   std::string producerClass, consumerClass;
   double dT = 0, dC = 0, dK = 0;  // bytes, operations, kernels saved
   double R = 0;                   // seconds saved
@@ -365,8 +367,9 @@ struct FusionDecisionInfo {
   std::optional<Measured> measuredSaving;  // of one pass: by an A/B, or of Reverted what turned it
   std::string parts;                       // what its kernels compute, fused or not: what was measured of others is not of these
   Origins origins, consumerOrigins;        // of the operators that make the producer, the consumer
-  NF_FIELDS(FusionDecisionInfo, id, producer, consumer, category, producerClass, consumerClass, dT, dC, dK, R, traffic, arithmetic,
-            recomputed, state, why, flips, curve, repeats, measuredSaving, parts, origins, consumerOrigins);
+  NF_FIELDS(FusionDecisionInfo, id, producer, consumer, producerNode, consumerNode, category, producerClass, consumerClass, dT, dC,
+            dK, R, traffic, arithmetic, recomputed, state, why, flips, curve, repeats, measuredSaving, parts, origins,
+            consumerOrigins);
 };
 
 // ---------------------------------------------------------------- devices
@@ -384,9 +387,10 @@ struct DeviceConstants {
   double launchSeconds = 0;  // L
   double l2Bandwidth = 0;    // 0: not measured
   double measuredSecondsAgo = 0;
+  bool assumed = false;                                                  // nobody measures this device
   std::int64_t threads = 0;                                              // of the device that the rates are of; 0: it has none
   Interval bandwidthInterval, flopInterval, launchInterval, l2Interval;  // in the units of what they are of
-  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, threads,
+  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, assumed, threads,
             bandwidthInterval, flopInterval, launchInterval, l2Interval);
 };
 

@@ -107,7 +107,7 @@ Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what, std
     if (columns == 0) columns = column;
     if (column != columns)
       return dataError(what, "line " + std::to_string(line) + " has " + std::to_string(column) +
-                                 " fields, the lines before it have " + std::to_string(columns));
+                                 (column == 1 ? " field" : " fields") + ", the lines before it have " + std::to_string(columns));
     ++rows;
   }
   if (rows == 0) return dataError(what, "holds no rows");

@@ -35,7 +35,7 @@ std::string toJsonLines(std::span<const KernelSwap> swaps) {
   return text;
 }
 
-Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
+Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text, const std::string& file) {
   std::vector<KernelSwap> swaps;
   std::int64_t number = 0;
   while (!text.empty()) {
@@ -46,7 +46,10 @@ Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
     if (line.empty()) continue;
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_discarded() && end == std::string_view::npos && number > 1) break;
-    const Error damaged{"replay", "Line " + std::to_string(number) + " of the swap log is damaged.", {}, {}};
+    const Error damaged{"replay",
+                        "Line " + std::to_string(number) + " of the swap log " + file + (file.empty() ? "" : " ") + "is damaged.",
+                        {},
+                        {}};
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || json["step"].get<std::int64_t>() < 0)
       return damaged;
     if (const auto found = json.find("fused_for"); found != json.end()) {

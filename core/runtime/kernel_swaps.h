@@ -29,7 +29,7 @@ struct KernelSwap {
 // {"step":..,"subgraph":"hex","schedule":{..}}, {"step":..,"reverted":"hex"} or {"step":..,"fused_for":{"P_d":..,"P_c":..,"L":..}} a line.
 std::string toJsonLines(std::span<const KernelSwap> swaps);
 // A last line without its newline, behind whole ones, was being written when its program was killed: it is left out where it is cut.
-Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text);
+Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text, const std::string& file = {});
 std::optional<Hash> hashFromHex(std::string_view hex);
 
 }  // namespace nf

@@ -203,7 +203,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   compile.training = m_options.training || m_options.trainStep;
   if (m_options.trainStep) compile.train = *m_options.trainStep;
   m_notebook = compileNotebook(m_options.source, compile);
-  if (!m_notebook.ok() && !m_options.training) leaveToTraining(compile);
+  if (!compile.training && (!m_notebook.ok() || !m_notebook.ofOtherSteps.empty())) leaveToTraining(compile);
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
   m_seed = m_options.seed.value_or(m_notebook.randomSeed());
   NF_TRY(const Program program, wantedProgram());
@@ -306,10 +306,12 @@ void RunJob::leaveToTraining(CompileOptions compile) {
     m_notebook = std::move(whole);
     return;
   }
-  compile.training = false;
-  auto part = soundPart(m_notebook, compile);
-  if (!part) return;
-  m_notebook = std::move(*part);
+  if (!m_notebook.ok()) {
+    compile.training = false;
+    auto part = soundPart(m_notebook, compile);
+    if (!part) return;
+    m_notebook = std::move(*part);
+  }
   m_notebook.readsTraining = true;
   tellShownApart(whole, whole.program);
   for (const Output& o : whole.program.outputs)

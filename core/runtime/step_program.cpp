@@ -7,6 +7,7 @@
 #include "core/ir/rewrite.h"
 #include "core/runtime/evaluation_check.h"
 #include "core/runtime/execution_plan.h"
+#include "core/runtime/prepared.h"
 
 namespace nf {
 namespace {
@@ -234,9 +235,38 @@ Diagnostics evalsWithoutRows(const CompiledNotebook& notebook) {
   return diagnostics;
 }
 
+Diagnostics evalsOfSteps(const CompiledNotebook& notebook, const CompileOptions& options) {
+  const Program& whole = notebook.program;
+  std::vector<Output> suspects;
+  for (const Output& o : whole.outputs) {
+    if (o.role != OutputRole::Eval || notebook.trains.empty()) continue;
+    const Program needed = restrictedTo(whole, {o.tensor}, false);
+    const bool ofStep = std::ranges::any_of(needed.operators, [](const Operator& op) { return op.phase == Phase::Optimizer; });
+    if (ofStep || !needed.derivatives.empty()) suspects.push_back(o);
+  }
+  if (suspects.empty()) return {};
+  CompileOptions evaluated = options;
+  evaluated.training = false;
+  const CompiledNotebook evaluation = compileNotebook(notebook.sources.at(notebook.notebook), evaluated);
+  if (!evaluation.ok() || evaluation.ofOtherSteps.empty()) return {};
+  Diagnostics diagnostics;
+  for (const Output& suspect : suspects) {
+    const auto& there = evaluation.program.outputs;
+    if (std::ranges::any_of(there, [&](const Output& o) { return o.role == OutputRole::Eval && o.name == suspect.name; })) continue;
+    Diagnostic d;
+    d.severity = Severity::Warning;
+    d.code = "eval-of-a-step";
+    d.message = "`" + suspect.name + "` reads what only a training step makes, as `" + evaluation.ofOtherSteps.front().name +
+                "`: an evaluation makes no step, and leaves it out";
+    d.span = placeOf(whole, suspect.tensor);
+    diagnostics.push_back(std::move(d));
+  }
+  return diagnostics;
+}
+
 Diagnostics trainingWarnings(const CompiledNotebook& notebook, const CompileOptions& options) {
   Diagnostics diagnostics = hintsOutsideStep(notebook);
-  for (const Diagnostics& more : {evalsWithoutRows(notebook), valuesOfBatches(notebook, options)})
+  for (const Diagnostics& more : {evalsWithoutRows(notebook), evalsOfSteps(notebook, options), valuesOfBatches(notebook, options)})
     diagnostics.insert(diagnostics.end(), more.begin(), more.end());
   return diagnostics;
 }

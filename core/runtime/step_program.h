@@ -43,6 +43,8 @@ Result<NotebookStages> notebookStages(const CompiledNotebook& notebook, const Pr
 Diagnostics hintsOutsideStep(const CompiledNotebook& notebook);
 // A warning for each data set of which no row is held out and that an `eval` of a notebook that trains reads: nothing computes it.
 Diagnostics evalsWithoutRows(const CompiledNotebook& notebook);
+// A warning for each `eval` that reads what only a training step makes: an evaluation makes none.
+Diagnostics evalsOfSteps(const CompiledNotebook& notebook, const CompileOptions& options);
 // All of these, and valuesOfBatches(). `options`: what the notebook was compiled with.
 Diagnostics trainingWarnings(const CompiledNotebook& notebook, const CompileOptions& options);
 

@@ -37,7 +37,8 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     CompileOptions compiled;
     compiled.sets = options.sets;
     compiled.train = options.train;
-    for (const Diagnostics& warnings : {evalsWithoutRows(notebook), valuesOfBatches(notebook, compiled)})
+    for (const Diagnostics& warnings :
+         {evalsWithoutRows(notebook), evalsOfSteps(notebook, compiled), valuesOfBatches(notebook, compiled)})
       for (protocol::WarningEvent& e : warningEvents(warnings, notebook.sources)) emit(std::move(e));
   }
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());

@@ -8,7 +8,7 @@ namespace nf {
 Result<Unit> TrainJob::Impl::readEarlier() {
   if (!options.replaySwaps.empty()) {
     NF_TRY(const std::string text, readFile(options.replaySwaps));
-    NF_TRY(replay, swapsFromJsonLines(text));
+    NF_TRY(replay, swapsFromJsonLines(text, options.replaySwaps));
     if (replay->empty()) return Error{"replay", "The swap log " + options.replaySwaps + " is empty.", {}, {}};
   }
   if (!options.resume.empty()) {
@@ -45,7 +45,7 @@ void TrainJob::Impl::tellWhatResumesDifferently() {
     to += (to.empty() ? "" : ", ") + what + " " + now;
   };
   compare("device", was.device, context->device().name());
-  compare("mode", was.mode, dynamic ? "dynamic" : "static");
+  if (!replay) compare("mode", was.mode, dynamic ? "dynamic" : "static");  // what is replayed makes the same steps
   if (from.empty()) return;
   protocol::WarningEvent warning;
   warning.message = "The checkpoint was trained with " + from + "; training continues with " + to +

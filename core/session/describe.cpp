@@ -120,6 +120,11 @@ std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& sp
   return readers;
 }
 
+std::string nodeName(const Program& p, OperatorId id) {
+  const auto written = writesOf(p, id);
+  return written.empty() || !written[0].valid() ? "operator " + std::to_string(id.value) : p[written[0]].name;
+}
+
 bool isDerivative(const std::string& name) { return name.starts_with("d(") && name.find(")/d(") != std::string::npos; }
 
 }  // namespace
@@ -152,6 +157,7 @@ DecidedParts::Kernels& DecidedParts::kernelsOf(const Program& program) {
         if (t.valid()) {
           kernels.makers.emplace(program[t].name, g);
           kernels.origins.emplace(program[t].name, program[op].origin);
+          kernels.nodes.emplace(program[t].name, nodeName(program, op));
         }
     }
   }
@@ -162,6 +168,12 @@ OriginId DecidedParts::consumerOrigin(const FusionDecision& d) {
   const auto& origins = kernelsOf(d.body ? *d.body : m_fused).origins;
   const auto found = origins.find(d.consumer);
   return found == origins.end() ? OriginId() : found->second;
+}
+
+const std::string& DecidedParts::nodeOf(const FusionDecision& d, const std::string& tensor) {
+  const auto& nodes = kernelsOf(d.body ? *d.body : m_fused).nodes;
+  const auto found = nodes.find(tensor);
+  return found == nodes.end() ? tensor : found->second;
 }
 
 std::string DecidedParts::of(const FusionDecision& d) {
@@ -337,11 +349,6 @@ Hash computedBy(const Program& p, OperatorId id) {
 }
 
 // A node is named by the first tensor that its operator writes.
-std::string nodeName(const Program& p, OperatorId id) {
-  const auto written = writesOf(p, id);
-  return written.empty() || !written[0].valid() ? "operator " + std::to_string(id.value) : p[written[0]].name;
-}
-
 // One program's part of the graph: a node an operator and one a given tensor that something reads.
 class GraphPart {
  public:

@@ -37,12 +37,15 @@ class DecidedParts {
   std::string of(const FusionDecision& decision);
   // Of what makes the consumer; not valid where nothing of that name is made.
   OriginId consumerOrigin(const FusionDecision& decision);
+  // The graph's node of what makes a tensor of the decision.
+  const std::string& nodeOf(const FusionDecision& decision, const std::string& tensor);
 
  private:
   struct Kernels {
     std::unordered_multimap<std::string, std::size_t> makers;  // groups by what they make
     std::vector<std::vector<Hash>> parts;                      // by group
     std::unordered_map<std::string, OriginId> origins;         // by what is made
+    std::unordered_map<std::string, std::string> nodes;        // by what is made
   };
   Kernels& kernelsOf(const Program& program);
   const Program& m_fused;

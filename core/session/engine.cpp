@@ -432,7 +432,7 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
     page = describeGraph(programs, *stage == Stage::Source ? StagePrograms{} : at(static_cast<Stage>(static_cast<int>(*stage) - 1)),
                          revision->spans(), m.offset, m.limit);
     if (m.offset == 0) {
-      std::int64_t before = 0;
+      std::int64_t before = 0, apart = 0;  // apart: operators as partition has them, each once
       for (const Stage s : {Stage::Source, Stage::Differentiated, Stage::Transformed, Stage::Partitioned, Stage::Fused}) {
         const StagePrograms there = at(s);
         if (!there.decided || !there.whole) break;
@@ -441,7 +441,9 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         const std::int64_t operators = inside + outside, difference = operators - before;
         std::string note;
         if (s >= Stage::Partitioned) {
-          note = std::to_string(inside) + " in " + std::to_string(there.decided->groups.size()) + " kernels";
+          if (s == Stage::Partitioned) apart = inside;
+          note = std::to_string(apart) + " in " + std::to_string(there.decided->groups.size()) + " kernels";
+          if (inside > apart) note += ", " + std::to_string(inside - apart) + " computed again";
           if (outside > 0 && s == Stage::Fused) note += ", " + std::to_string(outside) + " outside the step";
         } else if (s != Stage::Source && difference != 0) {
           note = (difference > 0 ? "added " : "removed ") + std::to_string(std::abs(difference));
@@ -463,6 +465,7 @@ protocol::DeviceConstants describe(const DeviceConstants& device, const std::str
   out.bandwidth = device.bandwidth;
   out.flopRate = device.flopRate;
   out.launchSeconds = device.launchSeconds;
+  out.assumed = !target;
   if (target) out.threads = target->threads;
   return out;
 }
@@ -476,6 +479,7 @@ protocol::Interval intervalOf(double value, const Backend::Estimate& e) {
 void addMeasurement(protocol::DeviceConstants& c, const Backend::About& about) {
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (about.measuredAt > 0) c.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
+  c.assumed = about.bandwidth.samples == 0;
   c.l2Bandwidth = about.l2Bandwidth.value;
   c.bandwidthInterval = intervalOf(c.bandwidth, about.bandwidth);
   c.flopInterval = intervalOf(c.flopRate, about.flopRate);
@@ -507,6 +511,8 @@ void Engine::answerFusion(protocol::RequestId id) {
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
       protocol::FusionDecisionInfo& info = report.decisions.back();
       info.parts = parts.of(d);
+      info.producerNode = parts.nodeOf(d, d.producer);
+      info.consumerNode = parts.nodeOf(d, d.consumer);
       if (const OriginId origin = parts.consumerOrigin(d); origin.valid())
         info.consumerOrigins = revision->spans().of(d.body ? *d.body : *(*stages)->fused, origin);
       if (const auto saving = m_jobs.measuredSaving(d, info.parts)) info.measuredSaving = saving;

@@ -565,6 +565,60 @@ TEST(Compile, ALoopsCellDefinesWhatTheLoopMakes) {
   for (const std::string& name : defined(2)) EXPECT_NE(name, "h#2");
 }
 
+// A step's tensors are no mistake where no step is made, or where another `train` makes it: what reads them is left out.
+TEST(Compile, WhatOtherStepsMakeIsLeftOut) {
+  const std::string text =
+      "param W[3] = zeros()\nstate M[3] = zeros()\nM[i] <- M[i] + W[i]\nP[i] = select(training, 2, 1) * W[i]\n"
+      "loss L = sum[i] (P[i] - 1)^2\neval e = max[i] P[i]\n"
+      "train L { steps = 1; optimizer = adam(lr=0.1) }\n"
+      "Z[i] = W.next[i] * 2\neval n = sum[i] Z[i]\nshow W.next\nshow W.adam.m\nshow M.next\nshow `d(L)/d(W)`\nshow P\n";
+  const CompiledNotebook whole = clean(text);
+  EXPECT_TRUE(whole.ofOtherSteps.empty());
+  CompileOptions options;
+  options.training = false;
+  const CompiledNotebook evaluation = compileNotebook({"t.nf", {}, text}, options);
+  EXPECT_TRUE(evaluation.diagnostics.empty()) << evaluation.diagnostics[0].message;
+  std::set<std::string> outputs, left;
+  for (const Output& o : evaluation.program.outputs) outputs.insert(o.name);
+  for (const NameUse& use : evaluation.ofOtherSteps) left.insert(use.name);
+  EXPECT_EQ(outputs, (std::set<std::string>{"L", "e", "P"}));
+  EXPECT_EQ(left, (std::set<std::string>{"W.next", "Z", "W.adam.m", "M.next", "d(L)/d(W)"}));
+  EXPECT_TRUE(evaluation.program.updates.empty());
+  for (const Operator& op : evaluation.program.operators) EXPECT_NE(op.phase, Phase::Optimizer) << op.name;
+  EXPECT_TRUE(evaluation.unsound.empty());
+
+  const std::string two =
+      "param A[3] = zeros()\nparam C[3] = zeros()\nloss L1 = sum[i] A[i]^2\nloss L2 = sum[i] (C[i] - 1)^2\n"
+      "train L1 { steps = 1 }\ntrain L2 { steps = 1 }\nshow A.next\nshow C.next\n";
+  for (const std::size_t train : {0, 1}) {
+    options = {};
+    options.train = train;
+    const CompiledNotebook job = compileNotebook({"t.nf", {}, two}, options);
+    ASSERT_TRUE(job.ok()) << job.diagnostics[0].message;
+    ASSERT_EQ(job.ofOtherSteps.size(), 1u);
+    EXPECT_EQ(job.ofOtherSteps[0].name, train == 0 ? "C.next" : "A.next");
+    EXPECT_EQ(job.diagnostics.size(), train == 0 ? 1u : 0u) << "cells have the first one's";
+  }
+}
+
+// `batch` of `train` names the batch, and --set decides over it, with a `let` or without.
+TEST(Compile, TheBatchThatATrainingNamesMayBeSet) {
+  for (const char* let : {"", "let B = 16\n"}) {
+    const std::string text = std::string(let) +
+                             "data D = digits { split = last 360 }\ninput X[B, 64] = batch D[:, 0..64]\nparam W[64] = zeros()\n"
+                             "loss L = mean[b] (sum[i] X[b, i] * W[i])^2\ntrain L { batch = 8 }\n";
+    for (const std::int64_t set : {0, 4}) {
+      CompileOptions options;
+      if (set > 0) options.sets["B"] = std::to_string(set);
+      const CompiledNotebook c = compileNotebook({"t.nf", {}, text}, options);
+      ASSERT_TRUE(c.ok()) << c.diagnostics[0].message;
+      EXPECT_EQ(c.program[c.tensorNamed("X")].shape[0], set > 0 ? set : 8);
+      ASSERT_EQ(c.trains.size(), 1u);
+      EXPECT_EQ(c.trains[0].batch, set > 0 ? set : 8);
+    }
+  }
+}
+
 TEST(Compile, CasesThatMustWork) {
   clean("input A[4, 4]\nY[i] = A[i, i]\n");
   clean("input A[4]\nY[i, j] = A[i] * A[j]\n");

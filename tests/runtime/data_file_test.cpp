@@ -101,7 +101,7 @@ TEST(Csv, NamesLineAndColumnOfAMistake) {
     EXPECT_THAT(parseCsv("1,2\n3," + std::string(beyond) + "\n", "t.csv").error().message,
                 HasSubstr("line 2, column 2: \"" + std::string(beyond) + "\" is beyond the range of double precision"));
   EXPECT_THAT(parseCsv("1,2\n3,abc\n", "t.csv").error().message, HasSubstr("t.csv: line 2, column 2: \"abc\" is no number"));
-  EXPECT_THAT(parseCsv("1,2\n3\n", "t.csv").error().message, HasSubstr("line 2 has 1 fields, the lines before it have 2"));
+  EXPECT_THAT(parseCsv("1,2\n3\n", "t.csv").error().message, HasSubstr("line 2 has 1 field, the lines before it have 2"));
   EXPECT_THAT(parseCsv("a,b\n", "t.csv").error().message, HasSubstr("holds no rows"));
   EXPECT_THAT(parseCsv("1,b\n", "t.csv").error().message, HasSubstr("line 1, column 2"));
   EXPECT_THAT(parseCsv(deflated("1,2\n3,4\n", 31).substr(0, 20), "t.csv").error().message, HasSubstr("ends too early"));

@@ -8,7 +8,9 @@
 #include "core/runtime/data_file.h"
 #include "core/runtime/evaluation_check.h"
 #include "core/runtime/report.h"
+#include "core/runtime/run.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/step_program.h"
 #include "tests/runtime/train_runs.h"
 #include "tests/tune/fakes.h"
 
@@ -269,6 +271,42 @@ TEST(Train, AnEvaluationThatCannotBeMadeCostsNoTraining) {
   EXPECT_THAT(warnings[0].message, HasSubstr("What is held out is not evaluated: "));
   EXPECT_EQ(warnings[0].line, 6);
   EXPECT_TRUE(only<protocol::EvalEvent>(messages).empty());
+}
+
+TEST(Train, WhatAStepMakesMayBeShownAndCostsNoEvaluation) {
+  const fakes::Folder folder;
+  writeNumbers(folder.path("d.csv"), 20);
+  const auto context = interpreter();
+  const std::string text =
+      "data D = csv(\"d.csv\") { split = last 6 }\nlet B = 7\ninput X[B] = batch D[:, 0]\nparam w = normal(1, 0)\n"
+      "loss L = mean[b] (X[b] * w)^2\neval average = mean[b] X[b] * w\n"
+      "train L { epochs = 2; optimizer = adam(lr=0.0001); mode = static }\nshow w.next\nshow w.adam.m\nZ = w.next * 2\nshow Z\n";
+  for (const bool asked : {false, true}) {
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor(text + (asked ? "eval n = Z + 1\n" : ""));
+    o.source.directory = folder.path("");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    const auto evals = only<protocol::EvalEvent>(messages);
+    ASSERT_EQ(evals.size(), 2u);
+    EXPECT_EQ(evals[0].values.size(), 1u);
+    EXPECT_TRUE(evals[0].values.contains("average"));
+    const auto warnings = only<protocol::WarningEvent>(messages);
+    ASSERT_EQ(warnings.size(), asked ? 1u : 0u);
+    if (!asked) continue;
+    EXPECT_THAT(warnings[0].message, HasSubstr("`n` reads what only a training step makes"));
+    EXPECT_EQ(warnings[0].line, 12);
+  }
+  const auto compiled = compileNotebook({"t.nf", {}, text + "eval n = Z + 1\n"});
+  ASSERT_TRUE(compiled.ok());
+  EXPECT_EQ(trainingWarnings(compiled, {}).size(), 1u);
+  RunOptions run;
+  run.source = {"t.nf", folder.path(""), text};
+  run.tensors = {"shown"};
+  RunJob shown(*context, run);
+  ASSERT_TRUE(shown.prepare({}).ok());
+  EXPECT_EQ(shown.names(), (std::vector<std::string>{"w.next", "w.adam.m", "Z"}));
 }
 
 TEST(Train, ABatchThatIsWrittenAsANumberIsEvaluatedInBatches) {

@@ -538,6 +538,16 @@ TEST(Train, DynamicModeSwapsKernelsAndItsLogReplaysBitIdentically) {
     ASSERT_TRUE(replayed.ok()) << replayed.error().message;
     EXPECT_EQ(readCheckpoint(replayed->checkpoint)->tensors, trained->tensors);
     EXPECT_EQ(replayed->swaps, summary->swaps);
+
+    // What a log decides makes the steps of the mode that it is of.
+    TrainOptions onward = dynamicOptions(inSteps);
+    onward.steps = trained->step + 3;
+    onward.replaySwaps = again.replaySwaps;
+    onward.resume = summary->checkpoint;
+    std::vector<protocol::Message> messages;
+    TrainJob resumed(*context, onward, [&](const protocol::Message& m) { messages.push_back(m); });
+    ASSERT_TRUE(resumed.run({}).ok());
+    for (const auto& warning : only<protocol::WarningEvent>(messages)) ADD_FAILURE() << warning.message;
   }
 }
 

@@ -375,6 +375,41 @@ TEST_F(EngineJobs, ADecisionInALoopComesFromItsPlaceInTheText) {
   EXPECT_EQ(inside, 1);
 }
 
+// A loop makes several tensors, and is one node.
+TEST_F(EngineJobs, BothEndsOfADecisionAreNodesOfTheGraph) {
+  EngineProcess engine(m_folder.path(""));
+  const Analysis a = engine.document(
+      "param U[4, 4] = normal(0, 1)\nparam V[4] = normal(0, 1)\ninput X[5, 4] = normal(0, 1)\nconst h[4] = 0.5\n"
+      "P[t, i] = X[t, i] * X[t, i]\nfor t in 0..5 { h[i] = tanh(P[t, i] + sum[k] U[i, k] * h[k]) }\n"
+      "Y[i] = h[i] * V[i]\nloss L = sum[i] Y[i]^2\ntrain L\n");
+  ASSERT_TRUE(a.diagnostics.empty()) << a.diagnostics[0].message;
+  std::set<std::string> loops;
+  std::map<std::string, const GraphNode*> nodes;
+  const auto graph = engine.ask<GraphPage>(GraphRequest{1, "partitioned", 0, 20000});
+  for (const GraphNode& n : graph.nodes) {
+    nodes.emplace(n.id, &n);
+    if (n.category == "loop") loops.insert(n.id);
+  }
+  ASSERT_EQ(loops.size(), 2u) << "there and back";
+  std::set<std::string> met;
+  for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{1}).decisions) {
+    if (d.repeats > 1) continue;  // in a loop's body, which the graph does not draw
+    SCOPED_TRACE(d.producer + " -> " + d.consumer);
+    ASSERT_TRUE(nodes.contains(d.producerNode) && nodes.contains(d.consumerNode)) << d.producerNode << " -> " << d.consumerNode;
+    EXPECT_TRUE(std::ranges::any_of(graph.edges, [&](const GraphEdge& e) {
+      return e.from == d.producerNode && e.to == d.consumerNode && e.tensor == d.producer;
+    }));
+    EXPECT_EQ(d.consumerOrigins, nodes.at(d.consumerNode)->origins);
+    for (const std::string& end : {d.producerNode, d.consumerNode})
+      if (loops.contains(end)) met.insert(end);
+    for (const std::string& loop : loops)
+      if (d.why.find("is a scatter or a loop") != std::string::npos && (d.producerNode == loop || d.consumerNode == loop)) {
+        EXPECT_TRUE(d.why.find(d.producerNode) != std::string::npos || d.why.find(d.consumerNode) != std::string::npos) << d.why;
+      }
+  }
+  EXPECT_EQ(met, loops);
+}
+
 // Which branch is faster is the machine's business; that the answer is whole, and stays with the decision, is ours.
 TEST_F(EngineJobs, AFusionIsMeasuredBothWays) {
   EngineProcess engine(m_folder.path(""));

@@ -214,8 +214,8 @@ inline protocol::FusionReport fusion(std::uint64_t revision) {
                             FusionState state, const char* why) {
     FusionDecisionInfo d;
     d.id = static_cast<std::uint32_t>(r.decisions.size());
-    d.producer = producer, d.consumer = consumer, d.category = category, d.dT = dT, d.dC = dC, d.dK = dK, d.state = state,
-    d.why = why;
+    d.producer = d.producerNode = producer, d.consumer = d.consumerNode = consumer, d.category = category;
+    d.dT = dT, d.dC = dC, d.dK = dK, d.state = state, d.why = why;
     d.R = dT / r.device.bandwidth + dC / r.device.flopRate + dK * r.device.launchSeconds;
     d.traffic = {{producer, dT}};
     if (dC != 0) d.arithmetic = {{producer, dC}};

@@ -51,6 +51,13 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   other.setReport(small);
   EXPECT_EQ(other.headerData(FusionModel::kTraffic, Qt::Horizontal, Qt::DisplayRole).toString(), "dT  B");
   EXPECT_EQ(other.data(other.index(1, FusionModel::kTraffic), Qt::DisplayRole).toString(), "+8");
+  // Too small for the unit of the column: in its own.
+  small.decisions[0].dT = 1.2e6, small.decisions[2].dT = -2500;
+  other.setReport(small);
+  EXPECT_EQ(other.headerData(FusionModel::kTraffic, Qt::Horizontal, Qt::DisplayRole).toString(), "dT  MB");
+  EXPECT_EQ(other.data(other.index(0, FusionModel::kTraffic), Qt::DisplayRole).toString(), "+1.20");
+  EXPECT_EQ(other.data(other.index(1, FusionModel::kTraffic), Qt::DisplayRole).toString(), "+8 B");
+  EXPECT_EQ(other.data(other.index(2, FusionModel::kTraffic), Qt::DisplayRole).toString(), "-2.5 kB");
   EXPECT_EQ(text(2, FusionModel::kState), "refused");
   EXPECT_TRUE(model.csv().contains("\"Y\",\"L\",\"One+One\",3200000"));
   // One notation in every view; the source's own names where something is written for a program.
@@ -171,6 +178,25 @@ TEST_F(Explain, ForceAndForbidAreAskedForByName) {
   QTest::mouseClick(view.card()->forbid(), Qt::LeftButton);
   EXPECT_EQ(hint, Document::FusionHint::Split);
   view.grab();
+}
+
+// One of the tensors that a loop makes: the loop's node is its end, and leads to it.
+TEST_F(Explain, ADecisionOnATensorOfALoopStandsAtTheLoopsNode) {
+  FusionReport report = capsule::fusion(1);
+  report.decisions[1].producer = "Y_steps";
+  view.setFusion(report);
+  view.table()->setCurrentIndex(view.table()->model()->index(1, 0));
+  QStringList outlined;
+  const auto& nodes = view.graph()->graph().nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (view.graph()->isOutlined(i)) outlined << QString::fromStdString(nodes[i].id);
+  outlined.sort();
+  EXPECT_EQ(outlined.join(' '), "L Y");
+  EXPECT_FALSE(view.decisionPlace().isNull());
+  selection.clear();
+  selection.select({}, {"Y"});
+  const auto related = view.relatedDecisions();
+  EXPECT_EQ(std::ranges::count(related, 1), 1);
 }
 
 TEST_F(Explain, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
