@@ -387,11 +387,11 @@ struct DeviceConstants {
   double launchSeconds = 0;  // L
   double l2Bandwidth = 0;    // 0: not measured
   double measuredSecondsAgo = 0;
-  bool assumed = false;                                                  // nobody measures this device
   std::int64_t threads = 0;                                              // of the device that the rates are of; 0: it has none
   Interval bandwidthInterval, flopInterval, launchInterval, l2Interval;  // in the units of what they are of
-  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, assumed, threads,
-            bandwidthInterval, flopInterval, launchInterval, l2Interval);
+  bool assumed = false;                                                  // nobody measures this device
+  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, threads,
+            bandwidthInterval, flopInterval, launchInterval, l2Interval, assumed);
 };
 
 struct NamedText {
