@@ -327,13 +327,15 @@ TEST_F(EngineJobs, TheFirstKernelAndTheNamesOfTrialsStayFromRunToRun) {
     agree(restored);
     same(restored);
     for (const auto& [id, k] : run) EXPECT_EQ(restored.at(id).row.us, k.row.us) << k.row.name;
-    trainUntil(engine, 6);
+    const TrialEvent awaited = trainUntil(engine, 6);
     const auto again = kernels(engine);
     agree(again);
     same(again);
-    double shares = 0;
-    for (const auto& [id, k] : again) shares += k.row.budgetShare;
-    EXPECT_GT(shares, 0) << "trials on record that are tried again are trials of the run";
+    std::map<std::string, std::int64_t> counted{{awaited.subgraph, awaited.counted}};
+    for (const TrialEvent& e : engine.passed<TrialEvent>()) counted[e.subgraph] += e.counted;
+    for (const auto& [id, k] : again)
+      EXPECT_EQ(k.row.budgetShare > 0, counted[id] > 0)
+          << k.row.name << ": one on record that is tried again is a trial of the run";
     engine.kill();
   }
   EngineProcess engine(m_folder.path(""));
