@@ -333,7 +333,9 @@ bool CellView::stoppedEarly() const { return m_train && m_status == CellStatus::
 
 bool CellView::runIsOld() const {
   if (!m_train || !m_train->hasCurves()) return false;
-  return m_running ? m_runMeaning != m_meaning : !m_resultMeaning.empty() && m_resultMeaning != m_meaning;
+  // The curves of a run that its engine took along stay, whatever had ended before it.
+  if (m_running || m_interrupted) return m_runMeaning != m_meaning;
+  return !m_resultMeaning.empty() && m_resultMeaning != m_meaning;
 }
 
 bool CellView::hasRun() const { return m_hasRun || m_running || m_failed || m_interrupted || (m_train && m_train->hasCurves()); }

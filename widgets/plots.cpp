@@ -442,6 +442,9 @@ void Plot::fillTable() {
   model->setColumnCount(static_cast<int>(data.columns.size()));
   model->setRowCount(static_cast<int>(data.rows.size()));
   model->setHorizontalHeaderLabels(data.columns);
+  constexpr int kPadding = 8;
+  const QFontMetrics metrics(m_table->font());
+  std::vector<int> figures(data.columns.size(), 0);  // widths of the new ones, pixels
   for (int r = 0; r < model->rowCount(); ++r) {
     const auto& row = data.rows[static_cast<std::size_t>(r)];
     for (int i = 0; i < static_cast<int>(row.size()); ++i) {
@@ -450,9 +453,14 @@ void Plot::fillTable() {
       auto* item = new QStandardItem(text);
       if (row[i].typeId() != QMetaType::QString) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
       model->setItem(r, i, item);
+      if (int& widest = figures[static_cast<std::size_t>(i)]; row[i].typeId() != QMetaType::QString)
+        widest = std::max(widest, metrics.horizontalAdvance(text) + kPadding);
     }
   }
-  if (fits) m_table->resizeColumnsToContents();
+  if (fits) return m_table->resizeColumnsToContents();
+  // Another kernel's figures may have more digits.
+  for (int i = 0; i < model->columnCount(); ++i)
+    if (m_table->columnWidth(i) < figures[static_cast<std::size_t>(i)]) m_table->resizeColumnToContents(i);
 }
 
 }  // namespace nf

@@ -203,7 +203,7 @@ void TrainStrip::sayNoSwaps(bool ended) {
   switch (m_search) {
     case SearchState::Static: why = tr("in static mode nothing is searched."); break;
     case SearchState::Replayed: why = tr("the kernels were those of a swap log."); break;
-    case SearchState::Finished: why = tr("each search was finished before, the kernels are those on record or pinned."); break;
+    case SearchState::Finished: why = tr("the search had nothing left that would be worth a trial."); break;
     case SearchState::Unbegun: why = tr("the run ended before the search had tried a candidate."); break;
     case SearchState::Searched: why = tr("no candidate was faster than the kernel in use beyond noise."); break;
     case SearchState::Unknown: return m_swapList->setNone({});  // of a run that is only known by its folder
@@ -379,6 +379,9 @@ void TrainStrip::setState(const protocol::RunState& s) {
   m_candidates = s.candidates;
   showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
+  // Where the engine says what the search waits for, that is why.
+  if (s.phase == RunPhase::Training && m_swapList->count() == 0 && s.candidates == 0 && s.trials > 0 && !s.detail.empty())
+    m_swapList->setNone(tr("No kernel swapped yet: only first kernels were timed, %1.").arg(QString::fromStdString(s.detail)));
   // The newest state may be older than the newest steps.
   const auto drawn = m_plot->newest();
   if (s.stepMs && s.stepMsLow && s.stepMsHigh && s.samples >= kFewest && !(drawn && drawn->steps > s.samples))

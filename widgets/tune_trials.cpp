@@ -46,6 +46,25 @@ QString gainText(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
   return kernel.generation > 0 ? QObject::tr("faster in steps") : QObject::tr("= first");
 }
 
+QString rowTip(const SubgraphInfo& kernel) {
+  QStringList lines{shortName(kernel.name)};
+  const bool pinned = kernel.state == SubgraphState::Pinned;
+  if (kernel.us)
+    lines << (pinned                       ? QObject::tr("%1: the pinned kernel, as its trial was timed")
+              : kernel.inUse == JsonText{} ? QObject::tr("%1: the best trial, which a run would begin with")
+                                           : QObject::tr("%1: the kernel that the training runs, as its trial was timed"))
+                 .arg(microsecondsText(*kernel.us));
+  if (kernel.firstUs && !pinned)
+    lines << QObject::tr("first, %1: what the first run on this device began with, as it was timed then")
+                 .arg(microsecondsText(*kernel.firstUs));
+  if (kernel.us && kernel.firstUs && !pinned && *kernel.us >= *kernel.firstUs && kernel.generation > 0)
+    lines << QObject::tr("faster in steps: its trial is not faster than the first kernel, but taking turns in steps it was");
+  if (kernel.trials > 0)
+    lines << QObject::tr("%1, those of earlier runs and by hand included; the bar is its share of this run's")
+                 .arg(counted(kernel.trials, QObject::tr("trial"), QObject::tr("trials")));
+  return lines.join(QLatin1Char('\n'));
+}
+
 const SubgraphInfo* TuneView::subgraph() const {
   for (const SubgraphInfo& s : m_subgraphs)
     if (s.id == m_current) return &s;
@@ -104,7 +123,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   for (std::size_t i = 0; i < subgraphs.size(); ++i) {
     QListWidgetItem* item = m_list->item(static_cast<int>(i));
     const QString name = shortName(subgraphs[i].name);
-    if (item->text() != name) item->setText(name), item->setToolTip(name);
+    if (item->text() != name) item->setText(name);
     if (subgraphs[i].id == m_current) row = static_cast<int>(i);
   }
   m_list->setCurrentRow(row);
@@ -196,6 +215,7 @@ void TuneView::showGains() {
     const auto fastest = m_fastest.find(m_subgraphs[i].id);
     const QString gain = gainText(m_subgraphs[i], fastest == m_fastest.end() ? std::nullopt : std::optional(fastest->second));
     if (item && item->data(Qt::AccessibleDescriptionRole).toString() != gain) item->setData(Qt::AccessibleDescriptionRole, gain);
+    if (const QString tip = rowTip(m_subgraphs[i]); item && item->toolTip() != tip) item->setToolTip(tip);
   }
 }
 

@@ -12,6 +12,8 @@ namespace nf {
 // Below the time in a kernel's row: how it compares with the first kernel, a pinned one with its fastest trial, nullopt where that is not
 // known.
 QString gainText(const protocol::SubgraphInfo& kernel, std::optional<double> fastestUs);
+// What the figures of its row are of.
+QString rowTip(const protocol::SubgraphInfo& kernel);
 // The trial of this schedule that has a figure, the shown one before others, then the newest: a first kernel that was compiled quickly has
 // another with full effort.
 std::optional<std::uint64_t> measuredAlready(const std::vector<protocol::TrialInfo>& trials, const protocol::TrialInfo* shown,

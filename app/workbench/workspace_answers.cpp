@@ -212,6 +212,14 @@ void Workspace::useDevice(const QString& name) {
 void Workspace::wantSubgraphs() {
   askFor<Subgraphs>(SubgraphsRequest{m_document->revision()}, tr("Subgraphs"), [this](const Subgraphs& s, const Envelope&) {
     m_subgraphs = s;
+    // A row and the plot of its trials have the same ones: an engine that was started anew knows what the one before had kept.
+    for (const SubgraphInfo& kernel : s.subgraphs) {
+      const auto known = m_trials.find(kernel.id);
+      if (known != m_trials.end() && !known->second.empty() && std::ranges::count_if(known->second, [](const TrialInfo& t) {
+                                                                 return t.us || t.status != TrialStatus::Ok;
+                                                               }) != kernel.trials)
+        wantTrials(kernel.id);
+    }
     Q_EMIT subgraphsArrived();
     Q_EMIT milestone(QStringLiteral("subgraphs"));
   });
@@ -221,12 +229,12 @@ void Workspace::wantTrials(const std::string& subgraph) {
   TrialsRequest request;
   request.subgraph = subgraph;
   askFor<Trials>(request, tr("Trials"), [this](const Trials& t, const Envelope&) {
+    // All that there are: what another run or another engine had is let go.
     auto& known = m_trials[t.subgraph];
-    std::map<std::uint64_t, TrialInfo> all;
-    for (const auto& trial : known) all[trial.number] = trial;
-    for (const auto& trial : t.trials) all[trial.number] = trial;
-    known.clear();
-    for (auto& [number, trial] : all) known.push_back(std::move(trial));
+    std::vector<TrialInfo> all = t.trials;
+    for (TrialInfo& trial : known)
+      if (trial.number >= all.size() && trial.number < t.total) all.push_back(std::move(trial));
+    known = std::move(all);
     Q_EMIT trialsChanged(t.subgraph);
   });
 }

@@ -526,7 +526,7 @@ enum class SearchState : std::uint8_t {
   Unknown,   // of a run that an older version kept
   Static,    // the mode is static, or the device has one kernel of each kind: there is no search
   Replayed,  // the kernels were those of a swap log
-  Finished,  // every kernel's search was finished before: on record, pinned, or it has one schedule
+  Finished,  // nothing was left that would be worth a trial: on record, pinned, of one schedule, or with too little to gain
   Unbegun,   // the run ended before a first candidate was tried; its first kernels may have been timed
   Searched,  // candidates were tried
 };

@@ -233,6 +233,8 @@ void TrainJob::Impl::tellOfRecords() {
 
 Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   TrainSummary summary;
+  // While it runs still: a search that was stopped has nothing to do either.
+  const bool searchedOut = supply->tuning() && supply->tuning()->trials() > 0 && supply->tuning()->finished();
   if (supply->tuning()) supply->tuning()->pause();
   fusionThread = {};  // asked to stop, and waited for
   NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
@@ -271,6 +273,7 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   for (const Evaluation& e : evaluations) done.peak_bytes += e.prepared.executable->peakBytes() - store->bytes();
   done.stopped = stop.stop_requested();
   done.search = searchState();
+  if (searchedOut && done.search == protocol::SearchState::Unbegun) done.search = protocol::SearchState::Finished;
   emit(done);
   summary.done = done;
   summary.swaps = supply->swaps();

@@ -273,18 +273,33 @@ void Jobs::loadRecords(const std::string& subgraph) {
   }
   const auto records = context->records()->all(*hash, context->target()->fingerprint);
   const auto best = context->records()->best(*hash, context->target()->fingerprint);
+  const auto first = context->records()->first(*hash, context->target()->fingerprint);
   const std::lock_guard lock(m_mutex);
   Trials& trials = m_trials[subgraph];
   if (trials.loaded || !trials.list.empty()) return;
   trials.loaded = true;
+  const auto setTime = [](protocol::TrialInfo& info, const Timing& timing) {
+    if (timing.runs <= 0) return;
+    info.us = timing.median;
+    const TimeInterval quartiles = quartilesOf(timing);
+    info.lowUs = quartiles.low;
+    info.highUs = quartiles.high;
+  };
+  if (first) trials.firstUs = first->timing.median;
+  if (first && first->quick) {
+    protocol::TrialInfo info;
+    info.schedule.text = first->schedule.text();
+    info.how = "first, on record";
+    setTime(info, first->timing);
+    trials.quick = 0;
+    trials.list.push_back(std::move(info));
+  }
   for (const TuningRecord& record : records) {
     // One that was started and never ended may be running now.
     if (!record.status) continue;
-    // What the restored run tried comes from its own events; its first kernel may have been bred before it.
-    if (const auto run = m_restoredTrials.find(subgraph); run != m_restoredTrials.end())
-      if (const auto own = run->second.find(record.schedule.text());
-          own != run->second.end() && !(own->second && !record.how.starts_with("first")))
-        continue;
+    const bool ofFirst = first && first->quick && record.schedule == first->schedule;
+    // Until the first kernel was compiled fully, its time stands in for that of its schedule.
+    if (ofFirst && record.timing.runs == first->timing.runs && record.timing.median == first->timing.median) continue;
     protocol::TrialInfo info;
     info.number = trials.list.size();
     info.status = protocolStatus(*record.status);
@@ -296,13 +311,9 @@ void Jobs::loadRecords(const std::string& subgraph) {
           info.parents.push_back(known.number);
           break;
         }
-    info.how = record.how.empty() ? "on record" : record.how + ", on record";
-    if (record.timing.runs > 0) {
-      info.us = record.timing.median;
-      const TimeInterval quartiles = quartilesOf(record.timing);
-      info.lowUs = quartiles.low;
-      info.highUs = quartiles.high;
-    }
+    const std::string how = ofFirst ? kFullFirst : record.how;
+    info.how = how.empty() ? "on record" : how + ", on record";
+    setTime(info, record.timing);
     if (info.us && info.status == protocol::TrialStatus::Ok && !trials.firstUs) trials.firstUs = info.us;
     trials.list.push_back(std::move(info));
   }
@@ -345,26 +356,44 @@ void Jobs::note(const protocol::Message& message) {
   m_outbox.send(message);
 }
 
+std::size_t Jobs::placeOf(const Trials& trials, const protocol::TrialEvent& event) {
+  const auto& list = trials.list;
+  // The first kernel is told when it has passed its gate and again when it has been timed: one trial. Where it was compiled quickly, its
+  // schedule compiled fully is a trial of its own.
+  const bool first = event.how.starts_with("first") && event.how != kFullFirst;
+  if (first && trials.quick && list[*trials.quick].schedule == event.schedule) return *trials.quick;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].schedule != event.schedule || i == trials.quick) continue;
+    // One on record that is tried again is the same trial.
+    const bool began = list[i].how.starts_with("first") && !list[i].how.starts_with(kFullFirst);
+    if (i < trials.recorded || first == began) return i;
+  }
+  return list.size();
+}
+
+const protocol::TrialInfo* Jobs::inUseOf(const Trials& trials) {
+  const protocol::TrialInfo* found = nullptr;
+  for (const protocol::TrialInfo& t : trials.list)
+    if (t.schedule.text == trials.inUse && (!found || (trials.swapped && t.us && t.status == protocol::TrialStatus::Ok)))
+      found = &t;
+  return found;
+}
+
 protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool training) {
   Trials& trials = m_trials[event.subgraph];
-  // The first kernel is told when it has passed its gate and again when it has been timed: one trial. So is one on record that is
-  // tried again.
-  const auto recorded = trials.list.begin() + static_cast<std::ptrdiff_t>(trials.recorded);
-  auto place = std::find_if(trials.list.begin(), recorded,
-                            [&](const protocol::TrialInfo& known) { return known.schedule == event.schedule; });
-  if (place == recorded) {
-    const bool timed = recorded != trials.list.end() && !trials.list.back().us && trials.list.back().schedule == event.schedule;
-    if (!timed) trials.list.emplace_back();
-    place = std::prev(trials.list.end());
-  }
-  protocol::TrialInfo& info = *place;
-  info.number = static_cast<std::uint64_t>(place - trials.list.begin());
+  const std::size_t place = placeOf(trials, event);
+  if (place == trials.list.size()) trials.list.emplace_back();
+  protocol::TrialInfo& info = trials.list[place];
+  info.number = place;
+  trials.ofRun += event.counted;
   // The first kernel of this run may have been bred in an earlier one.
   const bool first = event.how.starts_with("first"), known = first && info.number < trials.recorded && info.generation > 0;
   if (!known) info.generation = event.generation;
   info.seconds = event.seconds;
   const std::optional<double> before = info.us;
-  if (event.us || !info.us) {
+  // What everything is compared with keeps the time that it had when it was the first.
+  const bool kept = before && place == trials.quick;
+  if (!kept && (event.us || !info.us)) {
     info.us = event.us;
     info.lowUs = event.low_us;
     info.highUs = event.high_us;
@@ -381,11 +410,11 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool tra
   info.schedule = event.schedule;
   if (!known) info.how = event.how;
   if (training && first && event.status == protocol::TrialStatus::Ok && trials.inUse.empty()) trials.inUse = event.schedule.text;
-  if (event.us && event.status == protocol::TrialStatus::Ok) {
+  if (info.us && event.us && event.status == protocol::TrialStatus::Ok) {
+    if (!trials.firstUs) trials.firstUs = info.us;
     // One that is timed again has one figure everywhere.
-    if (!trials.firstUs || trials.firstUs == before) trials.firstUs = *event.us;
-    if (!trials.us || *event.us < *trials.us || trials.us == before) {
-      trials.us = *event.us;
+    if (!trials.us || *info.us < *trials.us || trials.us == before) {
+      trials.us = info.us;
       trials.schedule = event.schedule.text;
     }
   }
@@ -408,7 +437,7 @@ protocol::KernelSwapEvent Jobs::noteSwap(const protocol::KernelSwapEvent& event)
     if (known.schedule == event.schedule) numbered.generation = known.generation;
   trials.generation = numbered.generation;
   trials.inUse = event.schedule.text;
-  if (!trials.firstUs && event.before_us) trials.firstUs = *event.before_us;
+  trials.swapped = true;
   return numbered;
 }
 
@@ -427,21 +456,19 @@ void Jobs::restoreRun(const Source& notebook) {
   const auto text = readFile(*run + "/events.jsonl");
   if (!text) return;
   std::vector<protocol::Message> events;
-  std::map<std::string, std::map<std::string, bool>> tried;
+  std::set<std::string> tried;
   for (std::string_view rest = *text; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     auto event = protocol::decode(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (!event) continue;  // the last line of a run that was killed
-    if (const auto* t = std::get_if<protocol::TrialEvent>(&*event))
-      tried[t->subgraph][t->schedule.text] |= t->how.starts_with("first");
+    if (const auto* t = std::get_if<protocol::TrialEvent>(&*event)) tried.insert(t->subgraph);
     else if (!std::holds_alternative<protocol::KernelSwapEvent>(*event)) continue;
     events.push_back(std::move(*event));
   }
   {
     const std::lock_guard lock(m_mutex);
-    m_restoredTrials = std::move(tried);
-    for (const auto& [subgraph, schedules] : m_restoredTrials) m_trials.erase(subgraph);
+    for (const std::string& subgraph : tried) m_trials.erase(subgraph);
   }
   for (const protocol::Message& event : events) {
     if (const auto* t = std::get_if<protocol::TrialEvent>(&event)) {
@@ -721,7 +748,6 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     {
       const std::lock_guard lock(m_mutex);
       m_trials.clear();
-      m_restoredTrials.clear();
       m_restored = true;
       m_series.clear();
       m_step = -1;

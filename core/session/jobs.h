@@ -80,13 +80,21 @@ class Jobs {
   struct Trials {
     std::string name;
     std::vector<protocol::TrialInfo> list;
-    std::optional<double> us, firstUs;
+    std::optional<double> us, firstUs;  // firstUs: of what the first run began with, as it was timed then
     std::int64_t generation = 0;
-    std::string schedule;      // of the newest kernel
-    std::string inUse;         // of the kernel that the last training runs with
-    std::size_t recorded = 0;  // the first ones of the list, known from the record database
-    bool loaded = false;       // these have been read
+    std::string schedule;              // of the newest kernel
+    std::string inUse;                 // of the kernel that the last training runs with
+    bool swapped = false;              // by that training: it did not begin with it
+    std::int64_t ofRun = 0;            // trials that the last run counted
+    std::optional<std::size_t> quick;  // the first kernel as it was compiled quickly: another code than the trial with its schedule
+    std::size_t recorded = 0;          // the first ones of the list, known from the record database
+    bool loaded = false;               // these have been read
   };
+  // Where in the list a trial that is told of is, at its end where it is new.
+  static std::size_t placeOf(const Trials& trials, const protocol::TrialEvent& event);
+  // The trial whose kernel the last training runs with; null: none has run it, or its kernel is no trial.
+  static const protocol::TrialInfo* inUseOf(const Trials& trials);
+  static const protocol::TrialInfo* shownOf(const Trials& trials);  // in a row and as the kernel; null: none is timed
   struct Point {
     double x = 0, low = 0, high = 0, last = 0;
     std::int64_t count = 1;
@@ -181,8 +189,6 @@ class Jobs {
   bool m_tuning = false;  // a search without training runs
   std::map<std::string, Trials> m_trials;
   bool m_restored = false;  // or there is a training of this engine's
-  // Of the run that was restored, by subgraph: its schedules, and whether one was the run's first kernel.
-  std::map<std::string, std::map<std::string, bool>> m_restoredTrials;
   std::map<std::string, std::vector<Point>> m_series;
   std::int64_t m_step = -1;
   std::optional<double> m_share;  // of device time for tuning, as last asked for

@@ -88,17 +88,28 @@ const protocol::TrialInfo* timedTrialOf(const std::vector<protocol::TrialInfo>& 
 // A first kernel that was only checked is none yet.
 bool isTrial(const protocol::TrialInfo& t) { return t.us || t.status != protocol::TrialStatus::Ok; }
 
-// The first timed one, and the newest that was faster than the one before beyond noise: their intervals do not touch.
-std::pair<const protocol::TrialInfo*, const protocol::TrialInfo*> firstAndBest(const std::vector<protocol::TrialInfo>& trials) {
-  const protocol::TrialInfo *first = nullptr, *best = nullptr;
+// The newest that was faster than the one before beyond noise: their intervals do not touch. Null: none has a time.
+const protocol::TrialInfo* bestOf(const std::vector<protocol::TrialInfo>& trials) {
+  const protocol::TrialInfo* best = nullptr;
   for (const protocol::TrialInfo& t : trials) {
     if (!t.us || t.status != protocol::TrialStatus::Ok) continue;
-    if (!first) first = best = &t;
-    else if (*t.us < *best->us && t.highUs.value_or(*t.us) < best->lowUs.value_or(*best->us)) best = &t;
+    if (!best || (*t.us < *best->us && t.highUs.value_or(*t.us) < best->lowUs.value_or(*best->us))) best = &t;
   }
-  return {first, best};
+  return best;
+}
+
+const protocol::TrialInfo* firstOf(const std::vector<protocol::TrialInfo>& trials) {
+  const auto found = std::find_if(trials.begin(), trials.end(),
+                                  [](const protocol::TrialInfo& t) { return t.us && t.status == protocol::TrialStatus::Ok; });
+  return found == trials.end() ? nullptr : &*found;
 }
 }  // namespace
+
+// What runs, with the time of its trial; where none has run, the best one, which a run would begin with.
+const protocol::TrialInfo* Jobs::shownOf(const Trials& trials) {
+  const protocol::TrialInfo* inUse = inUseOf(trials);
+  return inUse ? inUse : bestOf(trials.list);
+}
 
 void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id) {
   protocol::Subgraphs answer;
@@ -136,14 +147,12 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       const std::lock_guard lock(m_mutex);
       const auto trials = m_trials.find(hash);
       if (trials != m_trials.end() && (!trials->second.list.empty() || trials->second.us)) {
-        info.us = trials->second.us;
-        info.firstUs = trials->second.firstUs;
-        if (const auto [first, best] = firstAndBest(trials->second.list); first) {
-          info.firstUs = first->us;
-          info.us = best->us;
-        }
+        const protocol::TrialInfo* shown = shownOf(trials->second);
+        info.us = shown ? shown->us : trials->second.us;
+        // The first kernel may have been timed again.
+        info.firstUs = shown && shown == firstOf(trials->second.list) ? shown->us : trials->second.firstUs;
         info.trials = std::count_if(trials->second.list.begin(), trials->second.list.end(), isTrial);
-        info.generation = trials->second.generation;
+        info.generation = shown ? shown->generation : trials->second.generation;
         if (!trials->second.inUse.empty()) info.inUse.text = trials->second.inUse;
         info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
@@ -179,14 +188,12 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       const bool numbered = made.find('#') != std::string::npos;
       if (makers.at(made).size() == 1 && (!numbered || s.pinTensor.empty())) s.pinTensor = made;
     }
-  // Shares are of what this engine has tried.
+  // Shares are of what the last run has tried, also where a trial of it was on record.
   std::int64_t tried = 0;
   const std::lock_guard lock(m_mutex);
   const auto ownTrials = [this](const protocol::SubgraphInfo& s) {
     const auto found = m_trials.find(s.id);
-    if (found == m_trials.end()) return std::ptrdiff_t{0};
-    const auto& list = found->second.list;
-    return std::count_if(list.begin() + static_cast<std::ptrdiff_t>(found->second.recorded), list.end(), isTrial);
+    return found == m_trials.end() ? 0 : found->second.ofRun;
   };
   for (const auto& s : answer.subgraphs) tried += ownTrials(s);
   for (auto& s : answer.subgraphs) s.budgetShare = tried > 0 ? static_cast<double>(ownTrials(s)) / static_cast<double>(tried) : 0;
@@ -209,8 +216,9 @@ void Jobs::answerTrials(const protocol::TrialsRequest& request, protocol::Reques
       answer.trials.assign(list.begin() + static_cast<std::ptrdiff_t>(first),
                            list.begin() + static_cast<std::ptrdiff_t>(first + count));
     }
+    // Who is told of a trial later does not have it here already.
+    m_outbox.send(answer, id);
   }
-  m_outbox.send(answer, id);
 }
 
 void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, const protocol::SpaceRequest& request,
@@ -310,10 +318,8 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     if (trials != m_trials.end()) {
       const protocol::TrialInfo* shown = nullptr;
       if (found->pinned) shown = timedTrialOf(trials->second.list, found->first);
-      else if (const auto [first, best] = firstAndBest(trials->second.list); best) {
-        shown = best;
-        scheduleText = best->schedule.text;
-      } else {
+      else if (shown = shownOf(trials->second); shown) scheduleText = shown->schedule.text;
+      else {
         answer.generation = trials->second.generation;
         answer.us = trials->second.us;
         if (!trials->second.schedule.empty()) scheduleText = trials->second.schedule;

@@ -42,6 +42,13 @@ CREATE TABLE IF NOT EXISTS lineage (
   round INTEGER NOT NULL,
   parents TEXT NOT NULL,
   how TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS first_kernel (
+  workload INTEGER PRIMARY KEY REFERENCES workload (id),
+  trial INTEGER NOT NULL REFERENCES trial (id),
+  median_us REAL NOT NULL,
+  spread_us REAL NOT NULL,
+  runs INTEGER NOT NULL,
+  quick INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS fusion_verdict (
   kernel TEXT NOT NULL,
   fingerprint TEXT NOT NULL,
@@ -116,6 +123,7 @@ std::string foreignRecordTable(sqlite3* database) {
       {"workload", "SELECT id, hash, fingerprint, kind, sizes, best FROM workload"},
       {"trial", "SELECT id, workload, schedule, status, median_us, spread_us, runs FROM trial"},
       {"lineage", "SELECT trial, round, parents, how FROM lineage"},
+      {"first_kernel", "SELECT workload, trial, median_us, spread_us, runs, quick FROM first_kernel"},
       {"fusion_verdict",
        "SELECT kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
        "saved_high_us, pairs, cut FROM fusion_verdict"}};
@@ -181,8 +189,9 @@ Result<Connection> openChecked(const std::string& path, bool& busy) {
   {
     Statement tables(
         raw,
-        "SELECT count(*) FROM sqlite_master WHERE name IN ('workload', 'workload_kind', 'trial', 'lineage', 'fusion_verdict')");
-    if (tables.row() && tables.integer(0) == 5) return db;
+        "SELECT count(*) FROM sqlite_master WHERE name IN ('workload', 'workload_kind', 'trial', 'lineage', 'first_kernel', "
+        "'fusion_verdict')");
+    if (tables.row() && tables.integer(0) == 6) return db;
   }
   const std::string stamp = "PRAGMA user_version = " + std::to_string(kVersion);
   if (!execute("BEGIN IMMEDIATE") || !execute(kTables) || !execute(stamp.c_str()) || !execute("COMMIT")) return cannot("prepare");
@@ -317,19 +326,53 @@ Result<Unit> RecordDatabase::begin(const Hash& workload, const std::string& fing
 }
 
 Result<Unit> RecordDatabase::finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
-                                    TrialStatus status, const Timing& timing) {
+                                    TrialStatus status, const Timing& timing, bool anew) {
   const std::lock_guard lock(m_impl->mutex);
   Statement update(m_impl->db.get(),
                    "UPDATE trial SET status = ?, median_us = ?, spread_us = ?, runs = ? WHERE schedule = ? AND workload = "
-                   "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?)");
+                   "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?) AND (? OR status = 'started')");
   update.bind(std::string(name(status)))
       .bind(timing.median)
       .bind(timing.spread)
       .bind(std::int64_t{timing.runs})
       .bind(schedule.text())
       .bind(workload.hex())
-      .bind(fingerprint);
+      .bind(fingerprint)
+      .bind(std::int64_t{anew});
   return m_impl->write(update, "cannot record a trial");
+}
+
+Result<Unit> RecordDatabase::setFirst(const Hash& workload, const std::string& fingerprint, const FirstKernel& kernel) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement insert(m_impl->db.get(),
+                   "INSERT INTO first_kernel (workload, trial, median_us, spread_us, runs, quick) "
+                   "SELECT workload.id, trial.id, ?, ?, ?, ? FROM workload JOIN trial ON trial.workload = workload.id "
+                   "WHERE schedule = ? AND hash = ? AND fingerprint = ? AND NOT EXISTS "
+                   "(SELECT 1 FROM trial AS timed WHERE timed.workload = workload.id AND timed.status = 'ok') "
+                   "ON CONFLICT DO NOTHING");
+  insert.bind(kernel.timing.median)
+      .bind(kernel.timing.spread)
+      .bind(std::int64_t{kernel.timing.runs})
+      .bind(std::int64_t{kernel.quick})
+      .bind(kernel.schedule.text())
+      .bind(workload.hex())
+      .bind(fingerprint);
+  return m_impl->write(insert, "cannot record a first kernel");
+}
+
+std::optional<RecordDatabase::FirstKernel> RecordDatabase::first(const Hash& workload, const std::string& fingerprint) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement query(m_impl->db.get(),
+                  "SELECT schedule, first_kernel.median_us, first_kernel.spread_us, first_kernel.runs, quick FROM workload "
+                  "JOIN first_kernel ON first_kernel.workload = workload.id JOIN trial ON trial.id = first_kernel.trial "
+                  "WHERE hash = ? AND fingerprint = ?");
+  if (query.bind(workload.hex()).bind(fingerprint).row()) {
+    if (auto schedule = Schedule::parse(query.text(0)))
+      return FirstKernel{
+          std::move(*schedule), {query.real(1), query.real(2), static_cast<int>(query.integer(3))}, query.integer(4) != 0};
+  }
+  m_impl->readBy(query);
+  return std::nullopt;
 }
 
 Result<Unit> RecordDatabase::setLineage(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,

@@ -54,8 +54,18 @@ class RecordDatabase {
 
   // Written ahead, before a candidate runs. An existing record of this schedule stays as it is.
   Result<Unit> begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, const WorkloadTraits& traits);
+  // `anew`: what is known of it already gives way.
   Result<Unit> finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, TrialStatus status,
-                      const Timing& timing);
+                      const Timing& timing, bool anew = true);
+  // The kernel that everything later is compared with: what the first run began with, as it was timed before anything else was.
+  struct FirstKernel {
+    Schedule schedule;
+    Timing timing;
+    bool quick = false;  // compiled with CompileEffort::Quick: another code than the trial with its schedule has
+  };
+  // begin() of it comes first, finish() later. What was said first stays, and nothing is said where a kernel was timed before.
+  Result<Unit> setFirst(const Hash& workload, const std::string& fingerprint, const FirstKernel& kernel);
+  std::optional<FirstKernel> first(const Hash& workload, const std::string& fingerprint);
   // How a schedule that was begun came to be proposed; what was said of it first stays.
   Result<Unit> setLineage(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, std::int64_t round,
                           const std::vector<std::string>& parents, const std::string& how);

@@ -119,7 +119,7 @@ void TuningService::Impl::proposeRound(std::unique_lock<std::mutex>& lock) {
   if (std::exchange(subject->compiledQuickly, false)) {
     if (const auto kernel = cache.find(subject->task.hash)) {
       subject->inFlight = 1;
-      subject->lineages[kernel->object->schedule.text()].how = "first, compiled with full effort";
+      subject->lineages[kernel->object->schedule.text()].how = kFullFirst;
       scheduled.push_back({subject, kernel->object->schedule, false, nullptr});
       return;
     }
@@ -302,7 +302,10 @@ void TuningService::Impl::measureItem(Item& item, std::shared_ptr<const KernelOb
     spent += outcome.deviceSeconds;
   }
   if (outcome.cancelled || outcome.outside) return cancelled(item);
-  report(subject, item.schedule, outcome.status, outcome.timing, outcome.reason, true);
+  const bool quick = item.baseline && item.object->effort == CompileEffort::Quick;
+  if (records && item.baseline && outcome.status == TrialStatus::Ok && outcome.timing.runs > 0) [[maybe_unused]]
+    const auto done = records->setFirst(subject.task.hash, target->fingerprint, {item.schedule, outcome.timing, quick});
+  report(subject, item.schedule, outcome.status, outcome.timing, outcome.reason, true, quick);
   if (item.baseline) finishBaseline(subject, *current, outcome);
   else if (outcome.status == TrialStatus::Ok) weigh(subject, item.object, pending ? nullptr : current->object, outcome);
   if (!item.baseline && outcome.hasCounters && outcome.status == TrialStatus::Ok &&

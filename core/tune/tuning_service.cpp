@@ -101,11 +101,13 @@ void TuningService::Impl::withdraw(const Subject& subject, const Schedule& sched
 }
 
 void TuningService::Impl::report(Subject& subject, const Schedule& schedule, TrialStatus status, const Timing& timing,
-                                 const std::string& reason, bool timed) {
+                                 const std::string& reason, bool timed, bool quick) {
   const bool hasTime = timing.runs > 0;
-  // First kernels are only checked: their time follows with the baseline.
+  // First kernels are only checked: their time follows with the baseline. That of a quickly compiled one is of other code than what the
+  // record of its schedule is of, and stands in for it at most.
   if (records && (timed || status != TrialStatus::Ok)) [[maybe_unused]]
-    const auto done = records->finish(subject.task.hash, target->fingerprint, schedule, status, timing);
+    const auto done =
+        records->finish(subject.task.hash, target->fingerprint, schedule, status, timing, !quick || status != TrialStatus::Ok);
   TrialEvent event;
   event.counted = timed;
   {

@@ -45,6 +45,9 @@ class Evaluator {
 };
 std::unique_ptr<Evaluator> workerEvaluator(CompileService& compile, MeasureService& measure);
 
+// How the first kernel's schedule came to be tried once more, where the first kernel was compiled quickly.
+inline constexpr const char* kFullFirst = "first, compiled with full effort";
+
 struct TrialEvent {
   Hash subgraph;
   std::string name;

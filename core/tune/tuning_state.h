@@ -142,9 +142,10 @@ struct TuningService::Impl {
   // ---------------------------------------------------------------- records and events
   void begin(const Subject& subject, const Schedule& schedule);
   void withdraw(const Subject& subject, const Schedule& schedule);
-  // Into the record database, the counters and the callback. `timed`: the trial was asked for a time.
+  // Into the record database, the counters and the callback. `timed`: the trial was asked for a time. `quick`: of the first kernel as it
+  // was compiled quickly.
   void report(Subject& subject, const Schedule& schedule, TrialStatus status, const Timing& timing, const std::string& reason,
-              bool timed);
+              bool timed, bool quick = false);
 
   // ---------------------------------------------------------------- explore
   bool limitReached() const;

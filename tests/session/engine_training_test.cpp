@@ -278,6 +278,30 @@ TEST_F(EngineJobs, AKilledEngineLeavesNothingRunningAndTheNextOneGoesOn) {
   EXPECT_EQ(whole->tensors, resumed->tensors);
 }
 
+// Kernels that cost next to nothing are left alone once they have been timed: while it runs and behind it the same is said.
+TEST_F(EngineJobs, ASearchThatHasNothingLeftIsToldSoAfterAStop) {
+  SearchState search = SearchState::Unknown;
+  for (int run = 0; run < 20 && search != SearchState::Finished; ++run) {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(
+        "\n# %%\nparam w[2] = normal(0, 1)\nloss L = mean[i] (w[i] - 0.5)^2\n"
+        "train L { steps = 10; optimizer = sgd(lr=1e-2); mode = dynamic; seed = 3 }\n");
+    auto request = train(1'000'000'000'000);
+    request.cell = 1;
+    const RequestId id = engine.newId();
+    engine.send(request, id);
+    engine.awaitThat([](const Envelope& e) {
+      const auto* s = std::get_if<RunState>(&e.message);
+      return s && s->trials > 0 && s->detail.find("nothing left") != std::string::npos;
+    });
+    engine.send(StopRequest{});
+    search = engine.await<DoneEvent>().search;
+    engine.await<Finished>(id);
+    EXPECT_NE(search, SearchState::Unbegun) << "run " << run;
+  }
+  EXPECT_EQ(search, SearchState::Finished);
+}
+
 TEST_F(EngineJobs, AResumeWithoutACheckpointIsRefused) {
   EngineProcess engine(m_folder.path(""));
   engine.document(kDigits);

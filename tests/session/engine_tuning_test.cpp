@@ -255,6 +255,96 @@ TEST_F(EngineJobs, TheTrialsOfARunOutliveTheirEngine) {
   EXPECT_TRUE(used);
 }
 
+// Rows, trials and records tell the same: what runs and its time, how many trials there are, what the first kernel was and each one's
+// name, in the run, after the engine's end and in the next run.
+TEST_F(EngineJobs, TheFirstKernelAndTheNamesOfTrialsStayFromRunToRun) {
+  std::ofstream(m_folder.path("test.nf")) << kDigits;
+  struct Kernel {
+    SubgraphInfo row;
+    std::vector<TrialInfo> trials;
+  };
+  const auto kernels = [](EngineProcess& engine) {
+    std::map<std::string, Kernel> all;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
+      all[s.id] = {s, engine.ask<Trials>(TrialsRequest{s.id, 0, 5000}).trials};
+    return all;
+  };
+  const auto trainUntil = [&](EngineProcess& engine, int trials) {
+    const RequestId id = engine.newId();
+    engine.send(train(1'000'000'000), id);
+    const Envelope last = engine.awaitThat([&](const Envelope& e) {
+      const auto* trial = std::get_if<TrialEvent>(&e.message);
+      return trial && trial->us && --trials <= 0;
+    });
+    engine.send(StopRequest{});
+    engine.await<DoneEvent>();
+    engine.await<Finished>(id);
+    return std::get<TrialEvent>(last.message);
+  };
+  const auto agree = [](const std::map<std::string, Kernel>& all) {
+    for (const auto& [id, k] : all) {
+      SCOPED_TRACE(k.row.name);
+      const auto timed = [](const TrialInfo& t) { return t.us || t.status != TrialStatus::Ok; };
+      EXPECT_EQ(k.row.trials, std::count_if(k.trials.begin(), k.trials.end(), timed));
+      if (k.row.inUse == JsonText{} || !k.row.us) continue;
+      EXPECT_TRUE(std::any_of(k.trials.begin(), k.trials.end(),
+                              [&](const TrialInfo& t) { return t.schedule == k.row.inUse && t.us == k.row.us; }))
+          << *k.row.us << " is no time of the kernel in use";
+    }
+  };
+  std::map<std::string, Kernel> run;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    const TrialEvent awaited = trainUntil(engine, 12);
+    run = kernels(engine);
+    agree(run);
+    std::map<std::string, std::int64_t> counted{{awaited.subgraph, awaited.counted}};
+    for (const TrialEvent& e : engine.passed<TrialEvent>()) counted[e.subgraph] += e.counted;
+    for (const auto& [id, k] : run) EXPECT_EQ(k.row.trials, counted[id]) << k.row.name;
+    engine.kill();
+  }
+  const auto same = [&](const std::map<std::string, Kernel>& now) {
+    int known = 0;
+    for (const auto& [id, k] : run) {
+      if (!now.contains(id)) continue;  // its fusion was undone
+      SCOPED_TRACE(k.row.name);
+      EXPECT_EQ(now.at(id).row.firstUs, k.row.firstUs);
+      ASSERT_GE(now.at(id).trials.size(), k.trials.size());
+      for (std::size_t i = 0; i < k.trials.size(); ++i) {
+        if (!k.trials[i].us) continue;
+        EXPECT_EQ(now.at(id).trials[i].schedule, k.trials[i].schedule) << "number " << i;
+        EXPECT_EQ(now.at(id).trials[i].generation, k.trials[i].generation) << "number " << i;
+        ++known;
+      }
+    }
+    EXPECT_GT(known, 0);
+  };
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    const auto restored = kernels(engine);
+    agree(restored);
+    same(restored);
+    for (const auto& [id, k] : run) EXPECT_EQ(restored.at(id).row.us, k.row.us) << k.row.name;
+    const TrialEvent awaited = trainUntil(engine, 6);
+    const auto again = kernels(engine);
+    agree(again);
+    same(again);
+    std::map<std::string, std::int64_t> counted{{awaited.subgraph, awaited.counted}};
+    for (const TrialEvent& e : engine.passed<TrialEvent>()) counted[e.subgraph] += e.counted;
+    for (const auto& [id, k] : again)
+      EXPECT_EQ(k.row.budgetShare > 0, counted[id] > 0)
+          << k.row.name << ": one on record that is tried again is a trial of the run";
+    engine.kill();
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto last = kernels(engine);
+  agree(last);
+  same(last);
+}
+
 // A run whose first kernel is one that a search has bred before: its events call it first, the record knows how it came about.
 TEST_F(EngineJobs, AFirstKernelKeepsTheGenerationThatBredIt) {
   std::ofstream(m_folder.path("test.nf")) << kDigits;

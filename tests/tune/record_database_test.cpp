@@ -76,6 +76,31 @@ TEST_F(RecordDatabaseTest, HowAScheduleCameAboutIsKnownToTheNextProgram) {
   EXPECT_EQ(all[1].how, "tile: 1 to 2");
 }
 
+TEST_F(RecordDatabaseTest, TheFirstKernelStaysTheFirst) {
+  const auto records = open();
+  EXPECT_FALSE(records->first(kWork, kTarget));
+  records->begin(kWork, kTarget, tile(1), kTraits).value();
+  records->setFirst(kWork, kTarget, {tile(1), {9, 1, 7}, true}).value();
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {9, 1, 7}, false).value();
+  EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 9) << "nothing else was known of its schedule";
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {5, 1, 7}).value();
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {8, 1, 7}, false).value();
+  EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 5);
+  records->begin(kWork, kTarget, tile(2), kTraits).value();
+  records->setFirst(kWork, kTarget, {tile(2), {3, 1, 7}, false}).value();
+  const auto first = open()->first(kWork, kTarget);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->schedule, tile(1));
+  EXPECT_DOUBLE_EQ(first->timing.median, 9);
+  EXPECT_TRUE(first->quick);
+  // Where kernels were timed before anything was said of a first one, none of a later run is it.
+  records->begin(kOther, kTarget, tile(1), kTraits).value();
+  records->finish(kOther, kTarget, tile(1), TrialStatus::Ok, {5, 1, 7}).value();
+  records->begin(kOther, kTarget, tile(2), kTraits).value();
+  records->setFirst(kOther, kTarget, {tile(2), {3, 1, 7}, false}).value();
+  EXPECT_FALSE(records->first(kOther, kTarget));
+}
+
 TEST_F(RecordDatabaseTest, WhatFusionLostIsKnownToTheNextProgram) {
   const FusionMeasurement slower{12, 0.5, 9, 0.25, 9, -3, -3.5, -2.5, kOther}, faster{3, 0.1, 4, 0.1, 7};
   {
@@ -211,7 +236,7 @@ TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {
 TEST_F(RecordDatabaseTest, AnotherProgramsTablesAreMovedAsideWithAMessage) {
   std::filesystem::create_directories(std::filesystem::path(m_path).parent_path());
   int aside = 0;
-  for (const std::string table : {"workload", "trial", "lineage", "fusion_verdict"}) {
+  for (const std::string table : {"workload", "trial", "lineage", "first_kernel", "fusion_verdict"}) {
     std::filesystem::remove(m_path);
     sqlite3* other = nullptr;
     ASSERT_EQ(sqlite3_open(m_path.c_str(), &other), SQLITE_OK);

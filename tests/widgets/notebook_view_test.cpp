@@ -20,6 +20,7 @@
 #include "widgets/markdown_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/train_strip.h"
 
 namespace nf {
 namespace {
@@ -186,7 +187,17 @@ TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
   analyse("4000 epochs");
   EXPECT_TRUE(cell(3)->note().contains("has changed since it ran")) << cell(3)->note().toStdString();
   run();
+  ASSERT_TRUE(cell(3)->train());
+  cell(3)->train()->start();
+  protocol::StepEvent step;
+  step.step = 1, step.ms = step.ms_min = step.ms_max = 2;
+  cell(3)->train()->addStep(step);
+  ASSERT_TRUE(cell(3)->train()->hasCurves());
+  EXPECT_FALSE(cell(3)->runIsOld());
   cell(3)->setInterrupted("The engine ended before this was finished.");
+  EXPECT_FALSE(cell(3)->runIsOld()) << "its curves are of the text as it is";
+  analyse("4001 epochs");
+  EXPECT_TRUE(cell(3)->runIsOld());
   analyse("4000 epochs");
   EXPECT_EQ(cell(3)->note(), "The engine ended before this was finished.");
   EXPECT_EQ(cell(3)->status(), CellStatus::Stale);

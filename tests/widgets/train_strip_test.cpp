@@ -285,6 +285,12 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   strip.setState(state);
   EXPECT_TRUE(strip.swaps()->sentence().contains("only first kernels were timed so far, no candidate was tried"))
       << strip.swaps()->sentence().toStdString();
+  state.detail = "the search has nothing left that would be worth a trial";
+  strip.setState(state);
+  EXPECT_TRUE(
+      strip.swaps()->sentence().endsWith("only first kernels were timed, the search has nothing left that would be worth a trial."))
+      << strip.swaps()->sentence().toStdString();
+  state.detail.clear();
   DoneEvent unbegun;
   unbegun.steps = 400, unbegun.search = SearchState::Unbegun;
   strip.setDone(unbegun);
@@ -311,7 +317,7 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   // Where nothing was tried, the one reason that holds.
   for (const auto& [search, words] : {std::pair(SearchState::Static, "in static mode nothing is searched."),
                                       {SearchState::Replayed, "the kernels were those of a swap log."},
-                                      {SearchState::Finished, "the kernels are those on record or pinned."},
+                                      {SearchState::Finished, "the search had nothing left that would be worth a trial."},
                                       {SearchState::Unbegun, "the run ended before the search had tried a candidate."}}) {
     TrainStrip untried(&theme);
     untried.start();

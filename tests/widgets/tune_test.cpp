@@ -2,6 +2,7 @@
 // The tune page: playhead, knobs, budget, and what is said of a search; driven by clicks and keys.
 #include <gtest/gtest.h>
 
+#include <QAction>
 #include <QComboBox>
 #include <QListWidget>
 #include <QPushButton>
@@ -390,6 +391,44 @@ TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
   EXPECT_EQ(gainText(kernel, {}), "pinned") << "nothing to hold it against";
   kernel.us.reset();
   EXPECT_EQ(gainText(kernel, 60), "pinned") << "it was never measured";
+}
+
+TEST(TuneRow, TheTipSaysWhatTheFiguresAreOf) {
+  SubgraphInfo kernel;
+  kernel.name = "Y", kernel.firstUs = 143, kernel.us = 134, kernel.trials = 33, kernel.generation = 1;
+  EXPECT_TRUE(rowTip(kernel).contains("134 µs: the best trial")) << rowTip(kernel).toStdString();
+  kernel.inUse.text = "{}";
+  EXPECT_TRUE(rowTip(kernel).contains("134 µs: the kernel that the training runs")) << rowTip(kernel).toStdString();
+  EXPECT_TRUE(rowTip(kernel).contains("first, 143 µs: what the first run on this device began with"));
+  EXPECT_TRUE(rowTip(kernel).contains("33 trials, those of earlier runs"));
+  EXPECT_FALSE(rowTip(kernel).contains("faster in steps"));
+  kernel.us = 145;
+  EXPECT_EQ(gainText(kernel, {}), "faster in steps");
+  EXPECT_TRUE(rowTip(kernel).contains("faster in steps: its trial is not faster")) << rowTip(kernel).toStdString();
+  kernel.state = SubgraphState::Pinned;
+  EXPECT_TRUE(rowTip(kernel).contains("145 µs: the pinned kernel")) << rowTip(kernel).toStdString();
+  EXPECT_FALSE(rowTip(kernel).contains("first")) << rowTip(kernel).toStdString();
+}
+
+TEST_F(Tuning, TheTableOfTrialsShowsTheDigitsOfTheNextKernel) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.chooseSubgraph("aa01");
+  auto trials = capsule::trials(2);
+  for (TrialInfo& t : trials) t.us = 143, t.lowUs = 142, t.highUs = 144, t.status = TrialStatus::Ok;
+  view.setTrials("aa01", trials);
+  TrialsPlot* plot = view.trials();
+  plot->findChild<QAction*>("table")->trigger();
+  QTableView* table = plot->tableView();
+  for (TrialInfo& t : trials) t.us = 0.267123456, t.lowUs = 0.265123456, t.highUs = 0.269123456;
+  view.setTrials("aa01", trials);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return table->model()->index(0, 4).data().toString() == "0.267123456"; }));
+  for (const int column : {4, 5, 6}) {
+    const QString text = table->model()->index(0, column).data().toString();
+    EXPECT_GE(table->columnWidth(column), table->fontMetrics().horizontalAdvance(text)) << text.toStdString();
+  }
 }
 
 TEST_F(Tuning, TheRowOfAPinnedKernelSaysHowMuchSlowerItIs) {

@@ -32,6 +32,21 @@ TEST_F(Window, TrialsOnRecordComeWithTheFirstNewOne) {
   EXPECT_GT(window->tune()->trials()->bestSoFar().size(), 3);
 }
 
+// An engine that was started anew may not have kept all that the one before told of: row, plot and table have what it knows.
+TEST_F(Window, TrialsThatTheEngineDoesNotHaveAreLetGo) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->trials()->points() > 0; }));
+  const std::string kernel = window->tune()->current();
+  const std::size_t known = window->workspace().trials(kernel).size();
+  protocol::TrialInfo untold = window->workspace().trials(kernel).back();
+  ++untold.number;
+  window->workspace().takeTrial(kernel, untold);
+  ASSERT_EQ(window->tune()->trials()->points(), static_cast<int>(known) + 1);
+  window->workspace().wantSubgraphs();
+  EXPECT_TRUE(wait([&] { return window->tune()->trials()->points() == static_cast<int>(known); }));
+}
+
 TEST_F(Window, TrainingFillsTheTunePage) {
   QFile peer(folder.filePath("capsule.peer.json"));
   ASSERT_TRUE(peer.open(QIODevice::WriteOnly));
