@@ -106,7 +106,7 @@ CellView* NotebookView::make(const Cell& cell) {
     if (const Cell* now = m_document->cell(v->id()); bare && !bytes.empty() && now && now->begin < now->bodyBegin)
       m_begun = v->id();
     Q_EMIT edited();
-    if (v->kind() == CellKind::Code) followTyped(v->id(), at);
+    followTyped(v->id(), at);
   });
   connect(v->editor(), &ExpressionEditor::signatureChanged, this, &NotebookView::signatureChanged);
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });

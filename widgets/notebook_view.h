@@ -28,8 +28,9 @@ class NotebookView : public QScrollArea {
   void setDocument(Document* document);
   // After any edit of the document, this view's own ones too.
   void followDocument();
-  // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
-  void scrollToByte(std::size_t byte, bool focus, bool edit = true);
+  // `focus`: its cell becomes the active one, and the cursor goes there where `edit` says so of the cell's kind.
+  enum class Edit : std::uint8_t { None, Code, Any };
+  void scrollToByte(std::size_t byte, bool focus, Edit edit = Edit::Code);
   void showCell(const CellView* cell);                          // in sight: all of it, or its head
   void bringIntoSight(QWidget* part);                           // of a cell; one that was made just now, too
   void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
