@@ -5,6 +5,7 @@
 #include <QPainter>
 #include <QTextBlock>
 #include <QTextCursor>
+#include <QTextList>
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +14,8 @@
 namespace nf {
 
 namespace {
+constexpr int kBodySize = 15, kLinePercent = 145;
+
 const QTextDocument::MarkdownFeatures kDialect =
     QTextDocument::MarkdownFeatures(QTextDocument::MarkdownDialectGitHub) | QTextDocument::MarkdownNoHTML;
 }  // namespace
@@ -40,15 +43,23 @@ void MarkdownView::setMarkdown(const QString& markdown) {
 }
 
 void MarkdownView::typeset() {
-  m_document.setDefaultFont(m_theme->ui(15));
+  m_document.setDefaultFont(m_theme->ui(kBodySize));
   m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown, kDialect);
   const Palette& c = m_theme->colors();
+  m_pictures.clear();
+  const double between = QFontMetricsF(m_theme->ui(kBodySize)).height() * (kLinePercent - 100) / 100;
   const auto isCode = [](const QTextBlock& block) { return block.blockFormat().hasProperty(QTextFormat::BlockCodeLanguage); };
   for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next()) {
     QTextCursor cursor(block);
     QTextBlockFormat format = block.blockFormat();
     const int level = format.headingLevel();
-    format.setLineHeight(level > 0 ? 125 : 145, QTextBlockFormat::ProportionalHeight);
+    format.setLineHeight(level > 0 ? 125 : kLinePercent, QTextBlockFormat::ProportionalHeight);
+    const std::size_t pictures = m_pictures.size();
+    for (auto it = block.begin(); !it.atEnd(); ++it)
+      if (it.fragment().charFormat().isImageFormat())
+        for (int i = 0; i < it.fragment().length(); ++i) m_pictures.push_back(it.fragment().position() + i);
+    // A part of the line's height would be a part of the picture's.
+    if (m_pictures.size() > pictures) format.setLineHeight(between, QTextBlockFormat::LineDistanceHeight);
     format.setTopMargin(level > 0 && block != m_document.begin() ? 14 : 0);
     format.setBottomMargin(level > 0 ? 4 : 6);
     const bool code = isCode(block);
@@ -62,7 +73,7 @@ void MarkdownView::typeset() {
     for (auto it = block.begin(); !it.atEnd(); ++it) {
       const QTextFragment fragment = it.fragment();
       QTextCharFormat chars = fragment.charFormat();
-      QFont font = code || chars.fontFixedPitch() ? m_theme->mono(13) : m_theme->ui(level == 1 ? 24 : level == 2 ? 18 : 15);
+      QFont font = code || chars.fontFixedPitch() ? m_theme->mono(13) : m_theme->ui(level == 1 ? 24 : level == 2 ? 18 : kBodySize);
       font.setWeight(level > 0 || chars.fontWeight() > QFont::Medium ? QFont::DemiBold : QFont::Normal);
       font.setItalic(chars.fontItalic());
       chars.setFont(font);
@@ -83,7 +94,31 @@ void MarkdownView::setFound(const QString& text, QTextDocument::FindFlags how, b
   update();
 }
 
+// No wider than what is beside margins and indents.
+void MarkdownView::fitPictures(int width) const {
+  QTextObjectInterface* pictures = m_document.documentLayout()->handlerForObject(QTextFormat::ImageObject);
+  for (const int at : m_pictures) {
+    QTextCursor cursor(&m_document);
+    cursor.setPosition(at);
+    const QTextBlockFormat block = cursor.blockFormat();
+    const int indents = block.indent() + (cursor.currentList() ? cursor.currentList()->format().indent() : 0);
+    cursor.setPosition(at + 1, QTextCursor::KeepAnchor);
+    const QTextImageFormat was = cursor.charFormat().toImageFormat();
+    QTextImageFormat format = was;
+    format.clearProperty(QTextFormat::ImageWidth);
+    format.clearProperty(QTextFormat::ImageHeight);
+    const QSizeF size = pictures->intrinsicSize(&m_document, at, format);
+    if (const double room = width - block.leftMargin() - block.rightMargin() - indents * m_document.indentWidth();
+        room > 0 && size.width() > room) {
+      format.setWidth(room);
+      format.setHeight(size.height() * room / size.width());
+    }
+    if (format != was) cursor.setCharFormat(format);
+  }
+}
+
 int MarkdownView::heightForWidth(int width) const {
+  fitPictures(width);
   m_document.setTextWidth(width);
   return static_cast<int>(std::ceil(m_document.size().height())) + 4;
 }
@@ -92,6 +127,7 @@ void MarkdownView::resizeEvent(QResizeEvent*) { setFixedHeight(heightForWidth(wi
 
 void MarkdownView::paintEvent(QPaintEvent*) {
   QPainter p(this);
+  fitPictures(width());
   m_document.setTextWidth(width());
   QAbstractTextDocumentLayout::PaintContext context;
   context.palette.setColor(QPalette::Text, m_theme->colors().text);
