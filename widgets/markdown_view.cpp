@@ -46,7 +46,8 @@ void MarkdownView::typeset() {
   m_document.setDefaultFont(m_theme->ui(kBodySize));
   m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown, kDialect);
   const Palette& c = m_theme->colors();
-  m_pictures.clear();
+  partPictures();
+  m_pictures = pictures();
   const double between = QFontMetricsF(m_theme->ui(kBodySize)).height() * (kLinePercent - 100) / 100;
   const auto isCode = [](const QTextBlock& block) { return block.blockFormat().hasProperty(QTextFormat::BlockCodeLanguage); };
   for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next()) {
@@ -54,12 +55,9 @@ void MarkdownView::typeset() {
     QTextBlockFormat format = block.blockFormat();
     const int level = format.headingLevel();
     format.setLineHeight(level > 0 ? 125 : kLinePercent, QTextBlockFormat::ProportionalHeight);
-    const std::size_t pictures = m_pictures.size();
-    for (auto it = block.begin(); !it.atEnd(); ++it)
-      if (it.fragment().charFormat().isImageFormat())
-        for (int i = 0; i < it.fragment().length(); ++i) m_pictures.push_back(it.fragment().position() + i);
     // A part of the line's height would be a part of the picture's.
-    if (m_pictures.size() > pictures) format.setLineHeight(between, QTextBlockFormat::LineDistanceHeight);
+    if (std::ranges::any_of(m_pictures, [&](int at) { return block.contains(at); }))
+      format.setLineHeight(between, QTextBlockFormat::LineDistanceHeight);
     format.setTopMargin(level > 0 && block != m_document.begin() ? 14 : 0);
     format.setBottomMargin(level > 0 ? 4 : 6);
     const bool code = isCode(block);
@@ -94,9 +92,44 @@ void MarkdownView::setFound(const QString& text, QTextDocument::FindFlags how, b
   update();
 }
 
+std::vector<int> MarkdownView::pictures() const {
+  std::vector<int> all;
+  for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next())
+    for (auto it = block.begin(); !it.atEnd(); ++it)
+      for (int i = 0; it.fragment().charFormat().isImageFormat() && i < it.fragment().length(); ++i)
+        all.push_back(it.fragment().position() + i);
+  return all;
+}
+
+QSizeF MarkdownView::pictureSize(int at) const {
+  QTextCursor cursor(&m_document);
+  cursor.setPosition(at + 1);
+  QTextImageFormat format = cursor.charFormat().toImageFormat();
+  format.clearProperty(QTextFormat::ImageWidth);
+  format.clearProperty(QTextFormat::ImageHeight);
+  return m_document.documentLayout()->handlerForObject(QTextFormat::ImageObject)->intrinsicSize(&m_document, at, format);
+}
+
+// What is much higher than words stands on lines of its own: Qt makes a line whose end it does not fit on as high as it is.
+void MarkdownView::partPictures() {
+  const double most = 2 * QFontMetricsF(m_theme->ui(kBodySize)).height();
+  QTextCursor cursor(&m_document);
+  const auto breakLine = [&](int at) {
+    cursor.setPosition(at);
+    if (m_document.characterAt(at).isSpace()) cursor.setPosition(at + 1, QTextCursor::KeepAnchor);
+    cursor.insertText(QString(QChar::LineSeparator), QTextCharFormat());
+  };
+  const std::vector<int> all = pictures();
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    if (pictureSize(*at).height() <= most) continue;
+    const QTextBlock block = m_document.findBlock(*at);
+    if (*at + 2 < block.position() + block.length()) breakLine(*at + 1);
+    if (*at > block.position()) breakLine(m_document.characterAt(*at - 1).isSpace() ? *at - 1 : *at);
+  }
+}
+
 // No wider than what is beside margins and indents.
 void MarkdownView::fitPictures(int width) const {
-  QTextObjectInterface* pictures = m_document.documentLayout()->handlerForObject(QTextFormat::ImageObject);
   for (const int at : m_pictures) {
     QTextCursor cursor(&m_document);
     cursor.setPosition(at);
@@ -107,7 +140,7 @@ void MarkdownView::fitPictures(int width) const {
     QTextImageFormat format = was;
     format.clearProperty(QTextFormat::ImageWidth);
     format.clearProperty(QTextFormat::ImageHeight);
-    const QSizeF size = pictures->intrinsicSize(&m_document, at, format);
+    const QSizeF size = pictureSize(at);
     if (const double room = width - block.leftMargin() - block.rightMargin() - indents * m_document.indentWidth();
         room > 0 && size.width() > room) {
       format.setWidth(room);

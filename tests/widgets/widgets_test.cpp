@@ -406,9 +406,12 @@ TEST_F(Widgets, APictureAmongWordsTakesItsOwnRoom) {
     return view.heightForWidth(width);
   };
   EXPECT_NEAR(heightOf("![x](%1)", 800), 400, 40);
-  EXPECT_NEAR(heightOf("words ![x](%1) words", 800), 400, 40);
+  EXPECT_NEAR(heightOf("words ![x](%1) words", 800), 450, 50);
   EXPECT_NEAR(heightOf("> words\n> ![x](%1)", 800), 430, 50);
   EXPECT_NEAR(heightOf("words\n\n- a\n- ![x](%1)", 330), 250, 60);
+  // Behind words that leave it no room.
+  const QString quote = QStringLiteral("> words and more ![x](%1) words");
+  for (const int width : {660, 700, 800}) EXPECT_NEAR(heightOf(quote, width), 450, 50) << width;
   for (const char* markdown : {"![x](%1)", "> words\n> ![x](%1)", "- a\n- ![x](%1)"}) {
     heightOf(QString::fromLatin1(markdown), 330);
     EXPECT_LE(view.document()->idealWidth(), 331) << markdown;
