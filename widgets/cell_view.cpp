@@ -90,7 +90,7 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   connect(m_editor, &ExpressionEditor::leaveDown, this, [this] { Q_EMIT leave(1); });
   connect(m_editor, &ExpressionEditor::commandModeWanted, this, &CellView::commandModeWanted);
   connect(m_editor, &ExpressionEditor::bytesEdited, this, [this](std::size_t begin, std::size_t end, const QByteArray& text) {
-    if (m_kind == CellKind::Markdown) return writeMarkdown(QString::fromStdString(m_editor->bytes()));
+    if (m_kind == CellKind::Markdown) return writeMarkdown(begin, begin + static_cast<std::size_t>(text.size()));
     Q_EMIT bytesEdited(begin, end, text);
   });
   m_age.setSingleShot(true);
@@ -168,9 +168,10 @@ void CellView::setBody(const std::string& bytes) {
   }
 }
 
-// The Markdown of the editor back into comment lines, as the smallest change of the body.
-void CellView::writeMarkdown(const QString& markdown) {
-  const std::string next = markdownToBody(markdown.toStdString(), m_newline);
+// The Markdown of the editor, written in [from, to], back into comment lines, as the smallest change of the body.
+void CellView::writeMarkdown(std::size_t from, std::size_t to) {
+  const std::string& markdown = m_editor->bytes();
+  const std::string next = markdownToCells(markdown, from, to, m_newline);
   std::size_t same = 0, tail = 0;
   while (same < next.size() && same < m_body.size() && next[same] == m_body[same]) ++same;
   while (tail < next.size() - same && tail < m_body.size() - same &&
@@ -179,7 +180,7 @@ void CellView::writeMarkdown(const QString& markdown) {
   const std::size_t end = m_body.size() - tail;
   const QByteArray text = QByteArray::fromStdString(next.substr(same, next.size() - same - tail));
   m_body = next;
-  m_markdown->setMarkdown(markdown);
+  m_markdown->setMarkdown(QString::fromStdString(markdown));
   Q_EMIT bytesEdited(same, end, text);
 }
 

@@ -152,7 +152,7 @@ class CellView : public QWidget {
   void refreshZeros();  // and what is 0 in part
   void refreshRunHere();
   void fitResult();
-  void writeMarkdown(const QString& markdown);
+  void writeMarkdown(std::size_t from, std::size_t to);
   void dress();  // fonts that this view chose
   void showFound();
   void addFound(std::vector<ExpressionEditor::Mark>& marks) const;

@@ -5,6 +5,7 @@
 #include <QPainter>
 #include <QTextBlock>
 #include <QTextCursor>
+#include <QTextList>
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +14,8 @@
 namespace nf {
 
 namespace {
+constexpr int kBodySize = 15, kLinePercent = 145;
+
 const QTextDocument::MarkdownFeatures kDialect =
     QTextDocument::MarkdownFeatures(QTextDocument::MarkdownDialectGitHub) | QTextDocument::MarkdownNoHTML;
 }  // namespace
@@ -40,15 +43,21 @@ void MarkdownView::setMarkdown(const QString& markdown) {
 }
 
 void MarkdownView::typeset() {
-  m_document.setDefaultFont(m_theme->ui(15));
+  m_document.setDefaultFont(m_theme->ui(kBodySize));
   m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown, kDialect);
   const Palette& c = m_theme->colors();
+  partPictures();
+  m_pictures = pictures();
+  const double between = QFontMetricsF(m_theme->ui(kBodySize)).height() * (kLinePercent - 100) / 100;
   const auto isCode = [](const QTextBlock& block) { return block.blockFormat().hasProperty(QTextFormat::BlockCodeLanguage); };
   for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next()) {
     QTextCursor cursor(block);
     QTextBlockFormat format = block.blockFormat();
     const int level = format.headingLevel();
-    format.setLineHeight(level > 0 ? 125 : 145, QTextBlockFormat::ProportionalHeight);
+    format.setLineHeight(level > 0 ? 125 : kLinePercent, QTextBlockFormat::ProportionalHeight);
+    // A part of the line's height would be a part of the picture's.
+    if (std::ranges::any_of(m_pictures, [&](int at) { return block.contains(at); }))
+      format.setLineHeight(between, QTextBlockFormat::LineDistanceHeight);
     format.setTopMargin(level > 0 && block != m_document.begin() ? 14 : 0);
     format.setBottomMargin(level > 0 ? 4 : 6);
     const bool code = isCode(block);
@@ -62,7 +71,7 @@ void MarkdownView::typeset() {
     for (auto it = block.begin(); !it.atEnd(); ++it) {
       const QTextFragment fragment = it.fragment();
       QTextCharFormat chars = fragment.charFormat();
-      QFont font = code || chars.fontFixedPitch() ? m_theme->mono(13) : m_theme->ui(level == 1 ? 24 : level == 2 ? 18 : 15);
+      QFont font = code || chars.fontFixedPitch() ? m_theme->mono(13) : m_theme->ui(level == 1 ? 24 : level == 2 ? 18 : kBodySize);
       font.setWeight(level > 0 || chars.fontWeight() > QFont::Medium ? QFont::DemiBold : QFont::Normal);
       font.setItalic(chars.fontItalic());
       chars.setFont(font);
@@ -83,7 +92,66 @@ void MarkdownView::setFound(const QString& text, QTextDocument::FindFlags how, b
   update();
 }
 
+std::vector<int> MarkdownView::pictures() const {
+  std::vector<int> all;
+  for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next())
+    for (auto it = block.begin(); !it.atEnd(); ++it)
+      for (int i = 0; it.fragment().charFormat().isImageFormat() && i < it.fragment().length(); ++i)
+        all.push_back(it.fragment().position() + i);
+  return all;
+}
+
+QSizeF MarkdownView::pictureSize(int at) const {
+  QTextCursor cursor(&m_document);
+  cursor.setPosition(at + 1);
+  QTextImageFormat format = cursor.charFormat().toImageFormat();
+  format.clearProperty(QTextFormat::ImageWidth);
+  format.clearProperty(QTextFormat::ImageHeight);
+  return m_document.documentLayout()->handlerForObject(QTextFormat::ImageObject)->intrinsicSize(&m_document, at, format);
+}
+
+// What is much higher than words stands on lines of its own: Qt makes a line whose end it does not fit on as high as it is.
+void MarkdownView::partPictures() {
+  const double most = 2 * QFontMetricsF(m_theme->ui(kBodySize)).height();
+  QTextCursor cursor(&m_document);
+  const auto breakLine = [&](int at) {
+    cursor.setPosition(at);
+    if (m_document.characterAt(at).isSpace()) cursor.setPosition(at + 1, QTextCursor::KeepAnchor);
+    cursor.insertText(QString(QChar::LineSeparator), QTextCharFormat());
+  };
+  const std::vector<int> all = pictures();
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    if (pictureSize(*at).height() <= most) continue;
+    const QTextBlock block = m_document.findBlock(*at);
+    if (*at + 2 < block.position() + block.length()) breakLine(*at + 1);
+    if (*at > block.position()) breakLine(m_document.characterAt(*at - 1).isSpace() ? *at - 1 : *at);
+  }
+}
+
+// No wider than what is beside margins and indents.
+void MarkdownView::fitPictures(int width) const {
+  for (const int at : m_pictures) {
+    QTextCursor cursor(&m_document);
+    cursor.setPosition(at);
+    const QTextBlockFormat block = cursor.blockFormat();
+    const int indents = block.indent() + (cursor.currentList() ? cursor.currentList()->format().indent() : 0);
+    cursor.setPosition(at + 1, QTextCursor::KeepAnchor);
+    const QTextImageFormat was = cursor.charFormat().toImageFormat();
+    QTextImageFormat format = was;
+    format.clearProperty(QTextFormat::ImageWidth);
+    format.clearProperty(QTextFormat::ImageHeight);
+    const QSizeF size = pictureSize(at);
+    if (const double room = width - block.leftMargin() - block.rightMargin() - indents * m_document.indentWidth();
+        room > 0 && size.width() > room) {
+      format.setWidth(room);
+      format.setHeight(size.height() * room / size.width());
+    }
+    if (format != was) cursor.setCharFormat(format);
+  }
+}
+
 int MarkdownView::heightForWidth(int width) const {
+  fitPictures(width);
   m_document.setTextWidth(width);
   return static_cast<int>(std::ceil(m_document.size().height())) + 4;
 }
@@ -92,6 +160,7 @@ void MarkdownView::resizeEvent(QResizeEvent*) { setFixedHeight(heightForWidth(wi
 
 void MarkdownView::paintEvent(QPaintEvent*) {
   QPainter p(this);
+  fitPictures(width());
   m_document.setTextWidth(width());
   QAbstractTextDocumentLayout::PaintContext context;
   context.palette.setColor(QPalette::Text, m_theme->colors().text);

@@ -2,6 +2,7 @@
 #pragma once
 #include <QTextDocument>
 #include <QWidget>
+#include <vector>
 
 #include "widgets/theme.h"
 
@@ -34,11 +35,16 @@ class MarkdownView : public QWidget {
 
  private:
   void typeset();
+  std::vector<int> pictures() const;  // where they stand in the document
+  QSizeF pictureSize(int at) const;   // px, of its file
+  void partPictures();
+  void fitPictures(int width) const;
   const Theme* m_theme;
   QString m_markdown, m_found;
   QTextDocument::FindFlags m_foundHow;
   bool m_foundHere = false;
   mutable QTextDocument m_document;
+  std::vector<int> m_pictures;
 };
 
 }  // namespace nf

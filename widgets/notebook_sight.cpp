@@ -11,15 +11,18 @@
 
 namespace nf {
 
-void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
+void NotebookView::scrollToByte(std::size_t byte, bool focus, Edit edit) {
   for (const Cell& cell : m_document->cells()) {
     if (byte < cell.begin || (byte >= cell.end && &cell != &m_document->cells().back())) continue;
     CellView* v = view(cell.id);
     if (!v) return;
-    if (focus) activate(cell.id, edit && v->kind() == CellKind::Code);
-    if (v->kind() == CellKind::Code) v->editor()->moveCaretTo(byte > cell.bodyBegin ? byte - cell.bodyBegin : 0);
+    const bool code = v->kind() == CellKind::Code;
+    if (focus) activate(cell.id, edit == Edit::Any || (edit == Edit::Code && code));
+    const std::size_t inBody = byte > cell.bodyBegin ? byte - cell.bodyBegin : 0;
+    const std::size_t place = code ? inBody : markdownOffset(m_document->body(cell), inBody);
+    if (code || v->active() == CellView::Active::Editing) v->editor()->moveCaretTo(place);
     // The layout of a cell that was just made is not there yet.
-    QTimer::singleShot(0, v, [this, v, at = byte > v->bodyBegin ? byte - v->bodyBegin : 0] {
+    QTimer::singleShot(0, v, [this, v, at = place] {
       ExpressionEditor* editor = v->editor();
       if (!editor->isVisible()) return showCell(v);
       m_held = nullptr;

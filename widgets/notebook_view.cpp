@@ -49,10 +49,7 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
   m_note = new CommandNote(theme, viewport());
-  connect(m_note, &CommandNote::undoRequested, this, [this] {
-    forgetCommand();
-    Q_EMIT undoRequested();
-  });
+  connect(m_note, &CommandNote::undoRequested, this, &NotebookView::undoDone);
   qApp->installEventFilter(new EveryPress(this, [this](const QWidget* at) { pressed(at); }));
   connect(qApp, &QApplication::focusChanged, this, [this](const QWidget*, const QWidget* now) { followKeyboard(now); });
   connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { letGo(); });
@@ -106,7 +103,7 @@ CellView* NotebookView::make(const Cell& cell) {
     if (const Cell* now = m_document->cell(v->id()); bare && !bytes.empty() && now && now->begin < now->bodyBegin)
       m_begun = v->id();
     Q_EMIT edited();
-    if (v->kind() == CellKind::Code) followTyped(v->id(), at);
+    followTyped(v->id(), at);
   });
   connect(v->editor(), &ExpressionEditor::signatureChanged, this, &NotebookView::signatureChanged);
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
@@ -718,6 +715,8 @@ QString typedBy(const QKeyEvent& event) {
   return text.isEmpty() || !text.front().isPrint() ? QString() : text;
 }
 
+constexpr qint64 kSameWordMs = 1000;  // between two letters of a word
+
 bool isCommand(int key) {
   constexpr int kCommands[] = {Qt::Key_A, Qt::Key_B, Qt::Key_X, Qt::Key_C, Qt::Key_V, Qt::Key_M,
                                Qt::Key_Y, Qt::Key_D, Qt::Key_J, Qt::Key_K, Qt::Key_Z};
@@ -728,19 +727,21 @@ bool isCommand(int key) {
 
 // A letter that is no command, and whatever is typed right behind one: somebody writes who takes a whole cell for its text.
 bool NotebookView::isText(const QKeyEvent& event) {
-  constexpr qint64 kSameWordMs = 1000;
   const QString text = typedBy(event);
-  const bool writes = !m_typed.isEmpty() && m_typedAgo.elapsed() < kSameWordMs;
+  const bool writes = !m_typed.isEmpty() && m_letterAgo.elapsed() < kSameWordMs;
   if (text.isEmpty() || (event.key() == Qt::Key_Z && !m_done.isEmpty())) return false;
   if (text.front().isSpace() ? !writes : isCommand(event.key()) && !writes) return false;
   if (!writes) m_typed.clear();
+  // The commands right before it were the beginning of the word: what all of them did is undone together.
+  if (!m_word.empty() && m_letterAgo.elapsed() < kSameWordMs) tellDone(0);
+  m_word.clear();
   m_typed += text;
-  m_typedAgo.restart();
+  m_letterAgo.restart();
   return true;
 }
 
 // Who types text here while whole cells are chosen sees what it did, and how it is undone.
-void NotebookView::tellCommand(const QKeyEvent& event, bool changed) {
+void NotebookView::tellCommand(const QKeyEvent& event, std::uint64_t changes) {
   const QString text = typedBy(event).toUpper();
   if (text.isEmpty() || text.front().isSpace()) return;
   QString what;
@@ -757,10 +758,24 @@ void NotebookView::tellCommand(const QKeyEvent& event, bool changed) {
       break;
     default: return forgetWords();
   }
-  if (!changed) return forgetWords();
-  m_typed.clear();
-  m_done = tr("%1: %2, Z undoes it").arg(text, what);
+  forgetWords();
+  if (changes == 0) return;
+  m_word.push_back({tr("%1: %2").arg(text, what), changes});
+  tellDone(m_word.size() - 1);
   tell(m_done, true);
+}
+
+void NotebookView::tellDone(std::size_t first) {
+  QStringList what;
+  m_doneSteps = 0;
+  for (std::size_t i = first; i < m_word.size(); ++i) what << m_word[i].what, m_doneSteps += m_word[i].steps;
+  m_done = (what.size() == 1 ? tr("%1, Z undoes it") : tr("%1, Z undoes all of it")).arg(what.join(QStringLiteral(", ")));
+}
+
+void NotebookView::undoDone() {
+  const std::uint64_t steps = std::max<std::uint64_t>(m_doneSteps, 1);
+  forgetCommand();
+  for (std::uint64_t i = 0; i < steps; ++i) Q_EMIT undoRequested();
 }
 
 // It stands until something else is done; a click anywhere is.
@@ -768,12 +783,14 @@ void NotebookView::tell(const QString& words, bool undoes) { m_note->say(words, 
 
 void NotebookView::forgetWords() {
   m_done.clear();
+  m_doneSteps = 0;
   m_typed.clear();
   m_note->say({}, false);
 }
 
 void NotebookView::forgetCommand() {
   m_lastKey = 0;
+  m_word.clear();
   forgetWords();
 }
 
@@ -813,8 +830,15 @@ void NotebookView::keyPressEvent(QKeyEvent* event) {
     return tell(m_done.isEmpty() ? words : m_done + QStringLiteral(". ") + words, !m_done.isEmpty());
   }
   const std::uint64_t before = m_document->revision();
-  handleKey(event);
-  if (!m_editing) tellCommand(*event, m_document->revision() != before);
+  const bool goesOn =
+      isCommand(event->key()) && event->key() != Qt::Key_Z && m_letterAgo.isValid() && m_letterAgo.elapsed() < kSameWordMs;
+  std::vector<Done> word;
+  if (goesOn) word = std::move(m_word);
+  m_letterAgo.restart();
+  handleKey(event);  // what it chooses begins anew
+  if (m_editing) return;
+  m_word = std::move(word);
+  tellCommand(*event, m_document->revision() - before);
 }
 
 void NotebookView::handleKey(QKeyEvent* event) {
@@ -848,7 +872,7 @@ void NotebookView::handleKey(QKeyEvent* event) {
       return;
     case Qt::Key_Z:
       if (event->modifiers() & Qt::ShiftModifier) Q_EMIT redoRequested();
-      else Q_EMIT undoRequested();
+      else undoDone();
       return;
     case Qt::Key_D:
       if (last == Qt::Key_D) {

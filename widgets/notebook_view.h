@@ -28,8 +28,9 @@ class NotebookView : public QScrollArea {
   void setDocument(Document* document);
   // After any edit of the document, this view's own ones too.
   void followDocument();
-  // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
-  void scrollToByte(std::size_t byte, bool focus, bool edit = true);
+  // `focus`: its cell becomes the active one, and the cursor goes there where `edit` says so of the cell's kind.
+  enum class Edit : std::uint8_t { None, Code, Any };
+  void scrollToByte(std::size_t byte, bool focus, Edit edit = Edit::Code);
   void showCell(const CellView* cell);                          // in sight: all of it, or its head
   void bringIntoSight(QWidget* part);                           // of a cell; one that was made just now, too
   void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
@@ -160,14 +161,22 @@ class NotebookView : public QScrollArea {
   int m_heldAt = 0;                 // px of the page: top of its editor
   void handleKey(QKeyEvent* event);
   bool isText(const QKeyEvent& event);
-  void tellCommand(const QKeyEvent& event, bool changed);
+  void tellCommand(const QKeyEvent& event, std::uint64_t changes);
+  void tellDone(std::size_t first);
+  void undoDone();
   void tell(const QString& words, bool undoes = false);
   void forgetWords();
   CommandNote* m_note;
-  QString m_done;            // by the last letter that changed cells
-  QString m_typed;           // since then, that is no command
-  QElapsedTimer m_typedAgo;  // since its last letter
-  int m_lastKey = 0;         // D twice deletes
+  struct Done {
+    QString what;
+    std::uint64_t steps = 0;  // of the history
+  };
+  std::vector<Done> m_word;  // by letters that were typed as quickly as a word, the last one at the end
+  QString m_done;            // that the note tells of
+  std::uint64_t m_doneSteps = 0;
+  QString m_typed;            // since then, that is no command
+  QElapsedTimer m_letterAgo;  // since the last letter
+  int m_lastKey = 0;          // D twice deletes
   void refind();
   void showFound(bool reveal);
   std::pair<CellView*, std::size_t> placeFound(int index) const;  // cell and the place's number in it

@@ -109,7 +109,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     m_stopped.start();
     Q_EMIT stopRequested();
   });
-  setCheckpoint(true);
+  setCheckpoint(Checkpoint::Usable);
   // They take the place of Stop: the second click of two on that one is none on them.
   const auto meant = [this] { return !m_stopped.isValid() || m_stopped.elapsed() >= QApplication::doubleClickInterval(); };
   connect(m_resume, &QToolButton::clicked, this, [this, meant] {
@@ -243,6 +243,7 @@ void TrainStrip::setRunning(bool running) {
   m_running = running;
   showCurves();
   m_keptTo.reset();
+  m_lost = false;
   if (running) m_message->hide(), m_end = End::None;
   offer();
   m_pause->setVisible(running);
@@ -251,9 +252,9 @@ void TrainStrip::setRunning(bool running) {
 }
 
 void TrainStrip::offer() {
-  const bool resumes = m_checkpoint && (m_end == End::Cut || m_more);
-  m_resume->setVisible(m_end == End::Cut || (m_end == End::Whole && resumes));
-  m_again->setVisible(m_end == End::Whole || (m_end == End::Cut && m_checkpoint));
+  const bool goesOn = resumes() && (m_end == End::Cut || m_more);
+  m_resume->setVisible(m_end == End::Cut || (m_end == End::Whole && goesOn));
+  m_again->setVisible(m_end == End::Whole || (m_end == End::Cut && resumes()));
   m_runs->setVisible(m_end != End::None && m_hasRuns);
 }
 
@@ -533,8 +534,9 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
   m_swapList->setNone({});
 }
 
-void TrainStrip::setCheckpoint(bool there, std::int64_t step, const QString& why, bool more) {
-  m_checkpoint = there;
+void TrainStrip::setCheckpoint(Checkpoint checkpoint, std::int64_t step, const QString& why, bool more) {
+  const bool there = checkpoint == Checkpoint::Usable;
+  m_checkpoint = checkpoint;
   m_more = more;
   m_checkpointStep = step;
   m_resume->setText(there ? tr("Resume") : tr("Train again"));
@@ -544,23 +546,31 @@ void TrainStrip::setCheckpoint(bool there, std::int64_t step, const QString& why
                                          : why);
   m_resume->setAccessibleName(m_resume->text());
   // Of a run that was killed the curve goes on behind what was kept of it.
-  if (m_keptTo && there && step > 0 && step != *m_keptTo) {
+  if (m_keptTo && checkpoint != Checkpoint::None && step > 0 && step != *m_keptTo) {
     m_detail->setText(m_detail->text() + tr("; newest checkpoint: step %1").arg(grouped(step)));
     m_keptTo.reset();
   }
+  if (m_lost) sayLost();
   offer();
+}
+
+void TrainStrip::sayLost() {
+  QString from;
+  if (m_checkpoint == Checkpoint::None) from = tr("there is no checkpoint yet; ");
+  else if (m_checkpointStep > 0 && m_checkpoint == Checkpoint::OfOtherText)
+    from = tr("newest checkpoint: step %1, of the text before the edit; ").arg(grouped(m_checkpointStep));
+  else if (m_checkpointStep > 0) from = tr("newest checkpoint: step %1; ").arg(grouped(m_checkpointStep));
+  // What to go on from stands first: the rest gives way in a narrow panel.
+  m_detail->setText(from + tr("ended with the engine; the curve is what arrived"));
 }
 
 void TrainStrip::setLost() {
   if (!m_running) return;
   m_end = End::Cut;
   setRunning(false);
+  m_lost = true;
   m_title->setText(tr("Interrupted"));
-  const QString ended = tr("ended with the engine; the curve is what arrived");
-  // What to go on from stands first: the rest gives way in a narrow panel.
-  m_detail->setText(!m_checkpoint          ? tr("there is no checkpoint yet; ") + ended
-                    : m_checkpointStep > 0 ? tr("newest checkpoint: step %1; ").arg(grouped(m_checkpointStep)) + ended
-                                           : ended);
+  sayLost();
   showNewest();
   showPeer();
 }

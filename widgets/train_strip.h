@@ -56,15 +56,16 @@ class TrainStrip : public QWidget {
   // Of the run before, while it stands there: another one was asked for and could not begin.
   void setRefused(const QString& message, const Place& place);
   // Whether the run that is shown has left a checkpoint: what is offered is to resume it, else to train again. One that came to its end
-  // is resumed only where `more` is asked for than it did. `step`: that of the checkpoint, 0: not known; `why` not, where it is not
-  // that there is none.
-  void setCheckpoint(bool there, std::int64_t step = 0, const QString& why = {}, bool more = false);
+  // is resumed only where `more` is asked for than it did. `step`: that of the checkpoint, 0: not known.
+  enum class Checkpoint : std::uint8_t { None, Usable, OfOtherText, AtTheEnd };  // the last two cannot be gone on with
+  void setCheckpoint(Checkpoint checkpoint, std::int64_t step = 0, const QString& why = {}, bool more = false);
   void setRuns(bool there);  // to be looked at: the one that is shown, earlier ones
   bool ended() const { return m_end != End::None; }
   bool cut() const { return m_end == End::Cut; }  // the last run can be gone on with, if it left a checkpoint
-  bool resumes() const { return m_checkpoint; }
-  std::int64_t checkpointStep() const { return m_checkpoint ? m_checkpointStep : 0; }  // 0: not known, or none
-  void setLost();                                                                      // the engine died: what was drawn stays
+  bool resumes() const { return m_checkpoint == Checkpoint::Usable; }
+  Checkpoint checkpoint() const { return m_checkpoint; }
+  std::int64_t checkpointStep() const { return m_checkpointStep; }  // 0: not known, or none
+  void setLost();                                                   // the engine died: what was drawn stays
   void setPeer(const QString& name, double milliseconds);
   LatencyPlot* plot() const { return m_plot; }
   LossPlot* lossPlot() const { return m_lossPlot; }
@@ -105,6 +106,7 @@ class TrainStrip : public QWidget {
   void showNewest();
   void showTuner();
   void sayLoss(double loss);
+  void sayLost();
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
@@ -127,7 +129,9 @@ class TrainStrip : public QWidget {
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last
-  bool m_checkpoint = true, m_resumed = false;       // m_resumed: what runs goes on from one
+  Checkpoint m_checkpoint = Checkpoint::Usable;
+  bool m_resumed = false;  // what runs goes on from one
+  bool m_lost = false;     // it ended with the engine
   bool m_more = false, m_hasRuns = false;
   std::int64_t m_checkpointStep = 0;
   std::optional<std::int64_t> m_keptTo;  // the last step that an interrupted run left behind, until its checkpoint is told

@@ -578,6 +578,7 @@ void MainWindow::useSession(const Session& session) {
       });
       if (kept.untitled > 0 && !taken) tab->workspace->setUntitled(kept.untitled);
       tab->workspace->openJournal({kept.journal, std::move(*journal)});
+      tab->recovered = true;
       showTab(indexOf(tab));
     }
     const auto& cells = m_tab->workspace->document().cells();
@@ -608,15 +609,14 @@ bool MainWindow::openLeft() {
   for (const Session& session : left.sessions) {
     const int before = untouchedTab() ? 0 : m_tabBar->count();
     useSession(session);
-    for (const SessionTab& tab : session.tabs) notebooks += !tab.journal.isEmpty() || !tab.path.isEmpty();
+    for (const SessionTab& tab : session.tabs) {
+      notebooks += !tab.journal.isEmpty() || !tab.path.isEmpty();
+      recovered = recovered || !tab.journal.isEmpty();
+    }
     if (&session == &left.sessions.front()) {
       showTab(std::clamp(before + session.current, 0, m_tabBar->count() - 1));
       if (session.page >= 0 && session.page < m_pages->count()) showPage(static_cast<Page>(session.page));
     }
-  }
-  for (const auto& tab : m_tabs) {
-    tab->recovered = tab->workspace->hasJournal();
-    recovered = recovered || tab->recovered;
   }
   writeSession();
   if (!recovered && notebooks > 0)

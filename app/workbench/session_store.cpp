@@ -37,6 +37,30 @@ std::optional<Session> readSession(const QString& folder) {
   return session;
 }
 
+QString writeSession(const QString& folder, const Session& session) {
+  QJsonArray tabs;
+  for (const SessionTab& tab : session.tabs)
+    tabs.append(QJsonObject{{QStringLiteral("path"), tab.path},
+                            {QStringLiteral("journal"), QFileInfo(tab.journal).fileName()},
+                            {QStringLiteral("untitled"), tab.untitled},
+                            {QStringLiteral("cell"), tab.cell}});
+  const QJsonObject json{
+      {QStringLiteral("tabs"), tabs}, {QStringLiteral("current"), session.current}, {QStringLiteral("page"), session.page}};
+  return writeWhole(QDir(folder).filePath(kSession), QJsonDocument(json).toJson().toStdString());
+}
+
+// Without the notebook of this file.
+void takeOut(const QString& folder, const QString& path) {
+  std::optional<Session> session = readSession(folder);
+  if (!session) return;
+  const auto isIt = [&](const SessionTab& tab) { return tab.path == path; };
+  const auto current = session->tabs.begin() + std::clamp<std::ptrdiff_t>(session->current, 0, std::ssize(session->tabs));
+  session->current -= static_cast<int>(std::count_if(session->tabs.begin(), current, isIt));
+  if (std::erase_if(session->tabs, isIt) == 0) return;
+  if (session->tabs.empty()) QFile::remove(QDir(folder).filePath(kSession));
+  else writeSession(folder, *session);
+}
+
 QStringList journalsIn(const QString& folder) {
   QStringList files;
   for (const QString& name : QDir(folder).entryList({QStringLiteral("*.journal")}, QDir::Files, QDir::Time))
@@ -88,15 +112,7 @@ QString SessionStore::newJournal() {
 void SessionStore::write(const Session& session) {
   if (session == m_written) return;
   make();
-  QJsonArray tabs;
-  for (const SessionTab& tab : session.tabs)
-    tabs.append(QJsonObject{{QStringLiteral("path"), tab.path},
-                            {QStringLiteral("journal"), QFileInfo(tab.journal).fileName()},
-                            {QStringLiteral("untitled"), tab.untitled},
-                            {QStringLiteral("cell"), tab.cell}});
-  const QJsonObject json{
-      {QStringLiteral("tabs"), tabs}, {QStringLiteral("current"), session.current}, {QStringLiteral("page"), session.page}};
-  if (writeWhole(QDir(m_folder).filePath(kSession), QJsonDocument(json).toJson().toStdString()).isEmpty()) m_written = session;
+  if (writeSession(m_folder, session).isEmpty()) m_written = session;
 }
 
 void SessionStore::close() {
@@ -196,6 +212,7 @@ std::vector<LeftJournal> SessionStore::takeOf(const QString& path) {
       const QString mine = newJournal();
       if (QFile::rename(file, mine)) found.push_back({when, {mine, std::move(*journal)}});
     }
+    takeOut(folder, path);
     if (journalsIn(folder).isEmpty() && !QFile::exists(QDir(folder).filePath(kSession))) QDir().rmdir(folder);
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

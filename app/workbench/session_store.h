@@ -55,9 +55,10 @@ class SessionStore {
   struct Waiting {
     int notebooks = 0, unsaved = 0;  // in all; of those with a journal
   };
-  Waiting countLeft(const QStringList& open) const;      // what takeAll() would bring, without these files
-  void forgetLeft();                                     // but for what has a journal
-  std::vector<LeftJournal> takeOf(const QString& path);  // the journals of one notebook, newest first; the rest stays
+  Waiting countLeft(const QStringList& open) const;  // what takeAll() would bring, without these files
+  void forgetLeft();                                 // but for what has a journal
+  // The journals of one notebook, newest first; the rest stays. It is none of what was left any more.
+  std::vector<LeftJournal> takeOf(const QString& path);
 
  private:
   void make();

@@ -392,7 +392,7 @@ void MainWindow::undoOrRedo(bool undo) {
   // The place is the edit's, which may end in the cell after the one that came back.
   const auto back = std::find_if(d.cells().begin(), d.cells().end(), [&](const Cell& cell) { return !before.contains(cell.id); });
   const std::size_t byte = back != d.cells().end() ? back->begin : std::min(*where, d.text().size());
-  m_tab->notebook->scrollToByte(byte, page() == Page::Author, editing);
+  m_tab->notebook->scrollToByte(byte, page() == Page::Author, editing ? NotebookView::Edit::Any : NotebookView::Edit::None);
   refreshOutline();
   refreshPlace();
   refreshTitle();

@@ -54,11 +54,16 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
     const protocol::TrainInfo& train = *cells[*index].train;
     const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
     steps = train.steps > 0 ? train.steps : same ? train.epochs * checkpoint.stepsPerEpoch : 0;
-    other = !train.program.empty() && !checkpoint.program.empty() && train.program != checkpoint.program;
+    other = checkpoint.there && !train.program.empty() && !checkpoint.program.empty() && train.program != checkpoint.program;
   }
-  const bool past = steps > 0 && checkpoint.steps >= steps;
+  const bool past = checkpoint.there && steps > 0 && checkpoint.steps >= steps;
+  using Checkpoint = TrainStrip::Checkpoint;
   v->train()->setCheckpoint(
-      checkpoint.there && !past && !other, checkpoint.steps,
+      !checkpoint.there ? Checkpoint::None
+      : other           ? Checkpoint::OfOtherText
+      : past            ? Checkpoint::AtTheEnd
+                        : Checkpoint::Usable,
+      checkpoint.steps,
       other ? tr("What is trained has changed since: from the first step. Undone, it goes on from step %1.")
                   .arg(grouped(checkpoint.steps))
       : past ? tr("The checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "

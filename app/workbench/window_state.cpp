@@ -239,10 +239,13 @@ void MainWindow::refreshMessages() {
           {tr("Stop training")});
   const CellView* cut = m_tab->notebook->view(m_tab->interrupted);
   const bool resumes = cut && cut->train() && cut->train()->resumes();
-  const bool named = resumes && !m_tab->engineLost.isEmpty() && cut->train()->checkpointStep() > 0;
-  askOnce("engine",
-          m_tab->engineLost +
-              (named ? tr(" The training can go on from step %1.").arg(grouped(cut->train()->checkpointStep())) : QString()),
+  const bool edited = cut && cut->train() && cut->train()->checkpoint() == TrainStrip::Checkpoint::OfOtherText;
+  QString from;
+  if ((resumes || edited) && !m_tab->engineLost.isEmpty() && cut->train()->checkpointStep() > 0)
+    from = (edited ? tr(" The checkpoint of step %1 is of the text before the edit: undone, the training can go on from it.")
+                   : tr(" The training can go on from step %1."))
+               .arg(grouped(cut->train()->checkpointStep()));
+  askOnce("engine", m_tab->engineLost + from,
           m_tab->engineDown ? QStringList{tr("Restart the engine")}
           : cut             ? QStringList{resumes ? tr("Resume training") : tr("Train again")}
                             : QStringList());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/document/document.h"
 
+#include <algorithm>
+
 namespace nf {
 namespace {
 
@@ -22,6 +24,18 @@ std::string_view trimmed(std::string_view line) {
 bool isSeparator(std::string_view line) {
   if (!line.starts_with(kSeparator)) return false;
   return line.size() == kSeparator.size() || std::string_view(" \t\r\n").find(line[kSeparator.size()]) != std::string_view::npos;
+}
+
+CellKind kindOf(std::string_view separator) {
+  std::string_view rest = trimmed(separator.substr(kSeparator.size()));
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  return rest.starts_with("[markdown]") ? CellKind::Markdown : CellKind::Code;
+}
+
+// What marks a line of a Markdown cell as a comment.
+std::size_t markOf(std::string_view line) {
+  const std::size_t mark = line.starts_with("# ") ? 2 : line.starts_with('#') ? 1 : 0;
+  return line.substr(mark).starts_with("\\%%") ? mark + 1 : mark;
 }
 
 // The end of [begin, end) without the blank lines it ends with.
@@ -77,9 +91,7 @@ std::vector<Cell> splitCells(std::string_view text) {
     if (isSeparator(line)) {
       close(at);
       Cell& cell = cells.emplace_back();
-      std::string_view rest = trimmed(line.substr(kSeparator.size()));
-      rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
-      cell.kind = rest.starts_with("[markdown]") ? CellKind::Markdown : CellKind::Code;
+      cell.kind = kindOf(line);
       cell.begin = at;
       cell.bodyBegin = next;
     } else if (cells.empty()) {
@@ -101,15 +113,25 @@ std::string markdownOf(std::string_view body) {
   std::string out;
   for (std::size_t at = 0; at < body.size();) {
     const std::size_t next = lineEnd(body, at);
-    std::string_view line = trimmed(body.substr(at, next - at));
-    if (line.starts_with("# ")) line.remove_prefix(2);
-    else if (line.starts_with('#')) line.remove_prefix(1);
-    if (line.starts_with("\\%%")) line.remove_prefix(1);
+    const std::string_view line = trimmed(body.substr(at, next - at));
     if (at > 0) out += '\n';
-    out += line;
+    out += line.substr(markOf(line));
     at = next;
   }
   return out;
+}
+
+std::size_t markdownOffset(std::string_view body, std::size_t byte) {
+  std::size_t offset = 0;
+  for (std::size_t at = 0; at < body.size();) {
+    const std::size_t next = lineEnd(body, at);
+    const std::string_view line = trimmed(body.substr(at, next - at));
+    const std::size_t mark = markOf(line);
+    if (byte < next || next == body.size()) return offset + std::clamp(byte, at + mark, at + line.size()) - at - mark;
+    offset += line.size() - mark + 1;
+    at = next;
+  }
+  return offset;
 }
 
 std::string markdownToBody(std::string_view markdown, std::string_view newline) {
@@ -122,6 +144,35 @@ std::string markdownToBody(std::string_view markdown, std::string_view newline) 
     out += line;
     at = end + 1;
   }
+  return out;
+}
+
+std::string markdownToCells(std::string_view markdown, std::size_t from, std::size_t to, std::string_view newline) {
+  std::string out;
+  CellKind kind = CellKind::Markdown;
+  const auto addLines = [&](std::string_view lines) {
+    for (const char c : lines) c == '\n' ? out += newline : out += c;
+  };
+  const auto add = [&](std::string_view part, bool last) {
+    if (kind == CellKind::Code) return addLines(part);
+    // Blank lines before a separator are those between two cells.
+    const std::size_t end = last ? part.size() : withoutBlankEnd(part, 0, part.size());
+    if (last || end > 0) out += markdownToBody(part.substr(0, end), newline);
+    addLines(part.substr(end));
+  };
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < markdown.size();) {
+    const std::size_t next = lineEnd(markdown, at);
+    const std::string_view line = markdown.substr(at, next - at);
+    if (at <= to && from <= at + trimmed(line).size() && isSeparator(line)) {
+      add(markdown.substr(begin, at - begin), false);
+      addLines(line);
+      kind = kindOf(line);
+      begin = next;
+    }
+    at = next;
+  }
+  add(markdown.substr(begin), true);
   return out;
 }
 

@@ -18,6 +18,15 @@ constexpr const char *kForceFusion = "Force fusion", *kForbidFusion = "Forbid fu
 
 bool isBlank(char c) { return c == ' ' || c == '\t'; }
 
+// In `added`, which stands behind `before`; a Markdown cell gets the blank before a word together with the word.
+bool beginsWord(char before, std::string_view added) {
+  for (const char c : added) {
+    if (isBlank(before) && !isBlank(c)) return true;
+    before = c;
+  }
+  return false;
+}
+
 // `hint fuse A, B # why`: its parts, or nullopt.
 struct ParsedHint {
   std::string_view word, first, second;
@@ -257,8 +266,7 @@ void Document::push(TextEdit edit, std::string label, bool typing) {
     History::Step& last = m_history.steps.back();
     if (last.typing && last.label == label && edit.inserted.find('\n') == std::string::npos) {
       const bool types = edit.removed.empty() && edit.begin == last.edit.begin + last.edit.inserted.size() &&
-                         !last.edit.inserted.empty() &&
-                         !(isBlank(last.edit.inserted.back()) && !edit.inserted.empty() && !isBlank(edit.inserted.front())) &&
+                         !last.edit.inserted.empty() && !beginsWord(last.edit.inserted.back(), edit.inserted) &&
                          last.edit.inserted.back() != '\n';
       const bool erases =
           edit.inserted.empty() && last.edit.inserted.empty() && edit.begin + edit.removed.size() == last.edit.begin;

@@ -30,6 +30,9 @@ std::vector<Cell> splitCells(std::string_view text);
 // Markdown cells are comments: `# ` before each line, and `# \%%` for a line that starts with %%.
 std::string markdownOf(std::string_view body);
 std::string markdownToBody(std::string_view markdown, std::string_view newline = "\n");
+// The same of what is being written: separators among the lines that [from, to] touches begin cells, and what follows them is theirs.
+std::string markdownToCells(std::string_view markdown, std::size_t from, std::size_t to, std::string_view newline = "\n");
+std::size_t markdownOffset(std::string_view body, std::size_t byte);  // where a byte of the body stands in markdownOf()
 
 // A text field counts UTF-16 units and knows one kind of line end. displayText is what it shows, one unit for each byte that is no
 // UTF-8, each lone carriage return and each zero; the offsets translate between it and the bytes, which thus survive untouched.

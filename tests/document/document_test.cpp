@@ -56,6 +56,34 @@ TEST(Markdown, RoundTripsWithItsEscape) {
     EXPECT_EQ(markdownOf(markdownToBody(text)), text);
 }
 
+TEST(Markdown, SeparatorsThatAreWrittenBeginCells) {
+  const auto written = [](std::string_view text, std::string_view line, std::string_view newline = "\n") {
+    const std::size_t at = text.find(line);
+    return markdownToCells(text, at, at + line.size(), newline);
+  };
+  EXPECT_EQ(written("Hello\n# %%", "# %%"), "# Hello\n# %%");
+  EXPECT_EQ(written("Hello\n\n# %%\nlet a = 3\n\n# more", "# %%"), "# Hello\n\n# %%\nlet a = 3\n\n# more");
+  EXPECT_EQ(written("a\n# %% [markdown]\nb", "# %% [markdown]"), "# a\n# %% [markdown]\n# b");
+  EXPECT_EQ(written("a\n# %%\nb", "# %%", "\r\n"), "# a\r\n# %%\r\nb");
+  EXPECT_EQ(written("# %%", "# %%"), "# %%");
+  // Headings that stand there already are none.
+  EXPECT_EQ(written("# %%\nb", "b"), "# # %%\n# b");
+  EXPECT_EQ(written("# %%\n# %%", "\n# %%"), "# %%\n# %%");
+  EXPECT_EQ(written("# %%b\n%%", "%%"), markdownToBody("# %%b\n%%"));
+}
+
+TEST(Markdown, APlaceOfTheBodyIsOneOfTheField) {
+  const std::string body = "# one\n#\n# \\%% two\nthree";
+  const std::string field = markdownOf(body);
+  ASSERT_EQ(field, "one\n\n%% two\nthree");
+  EXPECT_EQ(markdownOffset(body, 0), 0u);
+  EXPECT_EQ(markdownOffset(body, body.find("ne")), 1u);
+  EXPECT_EQ(markdownOffset(body, body.find("two")), field.find("two"));
+  EXPECT_EQ(markdownOffset(body, body.find("three") + 2), field.find("three") + 2);
+  EXPECT_EQ(markdownOffset(body, body.size()), field.size());
+  EXPECT_EQ(markdownOffset("", 0), 0u);
+}
+
 TEST(Display, CountsUnitsOfEveryByte) {
   const std::string bytes = std::string("a\r\nä") + "\xff" + "𝛼\rΣ" + std::string(1, '\0') + "\xe2\x82";
   const std::u16string shown = displayText(bytes);
@@ -85,6 +113,16 @@ TEST(Document, TypingIsUndoneByTheWord) {
   EXPECT_EQ(d.text(), "# %%\n");
   while (d.canRedo()) d.redo();
   EXPECT_EQ(d.text(), "# %%\nY = A + B");
+}
+
+// A Markdown cell's text has no blanks at the end of a line: they come with the word behind them.
+TEST(Document, ABlankThatComesWithItsWordBeginsAStep) {
+  Document d("# %% [markdown]\n# one");
+  for (const char* typed : {" t", "w", "o", " t", "hree"}) d.replace(d.text().size(), d.text().size(), typed, "Typing", true);
+  d.undo();
+  EXPECT_EQ(d.text(), "# %% [markdown]\n# one two");
+  d.undo();
+  EXPECT_EQ(d.text(), "# %% [markdown]\n# one");
 }
 
 TEST(Document, SavedStateIsKnownThroughUndo) {

@@ -244,10 +244,19 @@ TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
   TrainStrip strip(&theme);
   strip.show();
   strip.start();
-  strip.setCheckpoint(true, 278);
+  strip.setCheckpoint(TrainStrip::Checkpoint::Usable, 278);
   strip.setLost();
   EXPECT_EQ(strip.detail(), "newest checkpoint: step 278; ended with the engine; the curve is what arrived");
   EXPECT_EQ(strip.resume()->toolTip(), "Go on from the checkpoint of step 278");
+  // The text may change and change back, and a checkpoint may go.
+  strip.setCheckpoint(TrainStrip::Checkpoint::OfOtherText, 278, "why");
+  EXPECT_EQ(strip.detail(),
+            "newest checkpoint: step 278, of the text before the edit; ended with the engine; the curve is what arrived");
+  EXPECT_EQ(strip.resume()->text(), "Train again");
+  strip.setCheckpoint(TrainStrip::Checkpoint::None);
+  EXPECT_TRUE(strip.detail().startsWith("there is no checkpoint yet; ")) << strip.detail().toStdString();
+  strip.setCheckpoint(TrainStrip::Checkpoint::Usable, 278);
+  EXPECT_TRUE(strip.detail().startsWith("newest checkpoint: step 278; ")) << strip.detail().toStdString();
   strip.start(true);
   EXPECT_TRUE(strip.detail().startsWith("going on from step 278")) << strip.detail().toStdString();
   RunState state;
@@ -469,9 +478,9 @@ TEST_F(Tuning, AnInterruptedRunSaysWhereItsCheckpointIs) {
   }
   strip.setKept("21 Nov 2026, 23:54:30", steps, {}, {}, {}, {});
   EXPECT_EQ(strip.result(), "Interrupted run of 21 Nov 2026, 23:54:30: at step 40");
-  strip.setCheckpoint(true, 30);
+  strip.setCheckpoint(TrainStrip::Checkpoint::Usable, 30);
   EXPECT_EQ(strip.result(), "Interrupted run of 21 Nov 2026, 23:54:30: at step 40; newest checkpoint: step 30");
-  strip.setCheckpoint(true, 30);
+  strip.setCheckpoint(TrainStrip::Checkpoint::Usable, 30);
   EXPECT_EQ(strip.result().count("checkpoint"), 1);
 }
 

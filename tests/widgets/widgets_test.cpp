@@ -23,6 +23,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/markdown_view.h"
 #include "widgets/message_bar.h"
 #include "widgets/names.h"
 #include "widgets/plots.h"
@@ -391,6 +392,33 @@ TEST_F(Widgets, WordsOfARowHaveTheirRoomAtEveryScale) {
 }
 
 // What happened meanwhile hides nothing that was said before: bars stand under one another, and what there is no room for is counted.
+// A picture among words is as high as it is, and never wider than its page.
+TEST_F(Widgets, APictureAmongWordsTakesItsOwnRoom) {
+  const QTemporaryDir folder;
+  const QString file = folder.filePath("picture.png");
+  QImage picture(600, 400, QImage::Format_RGB32);
+  picture.fill(Qt::red);
+  ASSERT_TRUE(picture.save(file));
+  MarkdownView view(&theme);
+  view.resize(800, 100);
+  const auto heightOf = [&](const QString& markdown, int width) {
+    view.setMarkdown(markdown.arg(file));
+    return view.heightForWidth(width);
+  };
+  EXPECT_NEAR(heightOf("![x](%1)", 800), 400, 40);
+  EXPECT_NEAR(heightOf("words ![x](%1) words", 800), 450, 50);
+  EXPECT_NEAR(heightOf("> words\n> ![x](%1)", 800), 430, 50);
+  EXPECT_NEAR(heightOf("words\n\n- a\n- ![x](%1)", 330), 250, 60);
+  // Behind words that leave it no room.
+  const QString quote = QStringLiteral("> words and more ![x](%1) words");
+  for (const int width : {660, 700, 800}) EXPECT_NEAR(heightOf(quote, width), 450, 50) << width;
+  for (const char* markdown : {"![x](%1)", "> words\n> ![x](%1)", "- a\n- ![x](%1)"}) {
+    heightOf(QString::fromLatin1(markdown), 330);
+    EXPECT_LE(view.document()->idealWidth(), 331) << markdown;
+    EXPECT_GT(view.heightForWidth(800), 400) << markdown;
+  }
+}
+
 TEST_F(Widgets, MessagesStandUnderOneAnother) {
   MessageBar bar(&theme);
   bar.resize(600, 400);

@@ -166,6 +166,72 @@ TEST_F(Editing, ASeparatorThatIsTypedBeginsTheCellThatIsWrittenOnIn) {
   followed();
 }
 
+TEST_F(Editing, ASeparatorThatIsTypedInMarkdownBeginsACell) {
+  openBare();
+  const auto enter = [] { QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return); };
+  type("# %% [markdown]");
+  enter();
+  type("Hello");
+  enter();
+  type("# %%");
+  enter();
+  type("let a = 3");
+  enter();
+  type("# %%");
+  type(" [markdown]");
+  enter();
+  type("World");
+  EXPECT_EQ(document().text(), "# %% [markdown]\n# Hello\n# %%\nlet a = 3\n# %% [markdown]\n# World");
+  ASSERT_EQ(window->notebook()->cells().size(), 3u);
+  followed();
+  // Above words, it takes them in as they read.
+  window->notebook()->activate(cell(0)->id(), true);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Home, Qt::ControlModifier);
+  enter();
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Up);
+  type("Above");
+  enter();
+  type("# %%");
+  type(" [markdown]");
+  ASSERT_EQ(window->notebook()->cells().size(), 4u);
+  EXPECT_EQ(cell(0)->editor()->bytes(), "Above");
+  EXPECT_EQ(cell(1)->kind(), CellKind::Markdown);
+  EXPECT_TRUE(cell(1)->editor()->bytes().ends_with("Hello")) << cell(1)->editor()->bytes();
+  followed();
+}
+
+// Word by word, as in code, and what is typed next goes on there.
+TEST_F(Editing, UndoInMarkdownStaysInItsText) {
+  openBare();
+  type("# %% [markdown]");
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return);
+  type("One sentence. And another");
+  const auto undo = [] { QTest::keyClick(QApplication::focusWidget(), Qt::Key_Z, Qt::ControlModifier); };
+  undo();
+  EXPECT_EQ(cell(0)->editor()->bytes(), "One sentence. And");
+  EXPECT_TRUE(window->notebook()->editing());
+  ASSERT_EQ(QApplication::focusWidget(), cell(0)->editor());
+  type(" date");
+  EXPECT_EQ(cell(0)->editor()->bytes(), "One sentence. And date");
+  EXPECT_EQ(document().cells().size(), 1u);
+  // The caret goes to what came back, in another cell too.
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return);
+  type("last");
+  cell(0)->editor()->moveCaretTo(4);
+  type("x");
+  window->action("cell.below")->trigger();
+  ASSERT_NE(QApplication::focusWidget(), cell(0)->editor());
+  window->action("edit.undo")->trigger();
+  undo();
+  ASSERT_EQ(QApplication::focusWidget(), cell(0)->editor());
+  EXPECT_TRUE(cell(0)->editor()->isVisible());
+  type("y");
+  EXPECT_TRUE(cell(0)->editor()->bytes().starts_with("One ysentence.")) << cell(0)->editor()->bytes();
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+  window->action("edit.undo")->trigger();
+  EXPECT_FALSE(window->notebook()->editing()) << "nobody wrote in it";
+}
+
 // A title is what one writes first.
 TEST_F(Editing, ASeparatorMayBeTheFirstLineThatIsTyped) {
   openBare();

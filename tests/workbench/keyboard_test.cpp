@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // By keys alone: menus, tabs, the locator, the search; and what has room on a small screen.
 #include <QApplication>
+#include <QClipboard>
 #include <QHeaderView>
 #include <QLabel>
 #include <QLineEdit>
@@ -493,10 +494,16 @@ TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
   type(Qt::Key_M);
   EXPECT_EQ(note->words(), "M: cell turned into text, Z undoes it");
   type(Qt::Key_S);
-  EXPECT_TRUE(note->words().startsWith("M: cell turned into text, Z undoes it. \u201cs\u201d is not written"))
+  EXPECT_TRUE(
+      note->words().startsWith("A: a cell above, M: cell turned into text, Z undoes all of it. \u201cs\u201d is not written"))
       << note->words().toStdString();
   type(Qt::Key_Z);
   EXPECT_EQ(note->words(), "");
+  EXPECT_EQ(document().text(), before);
+  type(Qt::Key_A);
+  type(Qt::Key_M);
+  type(Qt::Key_Z);
+  EXPECT_NE(document().text(), before) << "of two commands, the last one";
   type(Qt::Key_Z);
   EXPECT_EQ(document().text(), before);
   type(Qt::Key_Y);
@@ -535,6 +542,36 @@ TEST_F(Keyboard, TextTypedOverAWholeCellDoesNothingToIt) {
   EXPECT_EQ(note->words(), "X: cell cut, Z undoes it");
   QTest::mouseClick(window->notebook()->viewport(), Qt::LeftButton);
   EXPECT_EQ(note->words(), "");
+}
+
+// The letters that a word begins with may be commands: all that they did is said, and taken back at once.
+TEST_F(Keyboard, AWordThatBeginsWithCommandsIsUndoneAtOnce) {
+  openChecked();
+  editing(1);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  const CommandNote* note = window->notebook()->commandNote();
+  const std::string before = document().text();
+  const std::size_t cells = document().cells().size();
+  QTest::keyClicks(window->notebook(), "xylophone delta");
+  EXPECT_EQ(document().cells().size(), cells - 1) << "Y does nothing to a cell of code";
+  EXPECT_TRUE(note->words().startsWith("X: cell cut, Z undoes it. \u201clophone delta\u201d is not written"))
+      << note->words().toStdString();
+  QTest::mouseClick(note->undo(), Qt::LeftButton);
+  EXPECT_EQ(document().text(), before);
+  EXPECT_EQ(note->words(), "");
+  QTest::keyClicks(window->notebook(), "axm");
+  QTest::keyClicks(window->notebook(), "ost");
+  EXPECT_TRUE(
+      note->words().startsWith("A: a cell above, X: cell cut, M: cell turned into text, Z undoes all of it. \u201cost\u201d"))
+      << note->words().toStdString();
+  QTest::mouseClick(note->undo(), Qt::LeftButton);
+  EXPECT_EQ(document().text(), before);
+  // Several cells that were pasted are one command.
+  QApplication::clipboard()->setText("# %%\nlet p = 1\n\n# %%\nlet q = 2\n");
+  QTest::keyClick(window->notebook(), Qt::Key_V);
+  EXPECT_EQ(document().cells().size(), cells + 2);
+  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  EXPECT_EQ(document().text(), before);
 }
 
 TEST_F(Keyboard, AClickOnAButtonLeavesTheKeyboardWhereItWas) {

@@ -444,6 +444,52 @@ TEST_F(Recovery, WhatWasOpenIsForgottenOnRequestAndBringsNothingElse) {
   EXPECT_EQ(window->messages()->answers().size(), 1);
 }
 
+TEST_F(Recovery, ANotebookThatWasRecoveredIsOfNoSessionThatWasLeft) {
+  const QString second = other(), third = other("third.nf", "let t = 1\n");
+  kill({"open", path(), "type", "# lost "});
+  startWith(path());
+  ASSERT_EQ(window->messages()->key(), "journal");
+  press(0);
+  window->action("file.save")->trigger();
+  EXPECT_EQ(onDisk(), with("# lost "));
+  EXPECT_TRUE(window->close());
+  window.reset();
+  startWith(third);
+  window->tellOfLeft();
+  EXPECT_EQ(window->messages()->key(), "") << window->messages()->text().toStdString();
+  EXPECT_TRUE(window->close());
+  window.reset();
+  // Of several, the others are left, and the one that was in front of them.
+  kill({"open", path(), "open", second, "open", third});
+  startWith(path());
+  EXPECT_TRUE(window->close());
+  window.reset();
+  startWith(other("last.nf", "let u = 1\n"));
+  window->tellOfLeft();
+  EXPECT_TRUE(window->messages()->text().contains("2 notebooks were open")) << window->messages()->text().toStdString();
+  press(0);
+  EXPECT_EQ(window->workspace().path(), third);
+}
+
+// What this window has not saved has no part in another one's end.
+TEST_F(Recovery, OnlyWhatWasRecoveredIsCalledSo) {
+  const QString second = other();
+  kill({"open", path(), "type", "# lost "});
+  startWith(second);
+  window->tellOfLeft();
+  window->notebook()->activate(cell(0)->id(), true);
+  QTest::keyClicks(cell(0)->editor(), "# mine ");
+  window->workspace().writeJournal();
+  ASSERT_EQ(window->messages()->key(), "left");
+  press(0);
+  EXPECT_EQ(document().text(), with("# lost "));
+  ASSERT_EQ(window->messages()->key(), "recovered");
+  EXPECT_FALSE(window->messages()->text().contains("other.nf")) << window->messages()->text().toStdString();
+  window->showTab(0);
+  EXPECT_EQ(window->workspace().path(), second);
+  EXPECT_EQ(window->messages()->key(), "") << window->messages()->text().toStdString();
+}
+
 TEST_F(Recovery, AnUnansweredJournalIsNotLost) {
   kill({"open", path(), "type", "# lost "});
   startWith(path());

@@ -10,6 +10,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
@@ -215,6 +216,31 @@ TEST_F(RealEngine, ATrainingOfAnOlderTextSaysSo) {
   EXPECT_TRUE(strip->resumes()) << "more steps go on from it";
   replace("sgd(lr=0.01)", "sgd(lr=0.02)");
   EXPECT_FALSE(strip->resumes());
+}
+
+// The text was edited while it trained: what its checkpoint belongs to is said, until the edit is undone.
+TEST_F(RealEngine, ACheckpointOfTheTextBeforeAnEditIsNamed) {
+  openChecked();
+  run(5);
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
+  window->action("run.stop")->trigger();
+  const TrainStrip* strip = cell(5)->train();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && strip->resumes() && strip->checkpointStep() > 0; }));
+  const QString step = grouped(strip->checkpointStep());
+  QTest::mouseClick(strip->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().running() && !window->workspace().awaitsStep(); }));
+  replace("- 3)^2", "- 4)^2");
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
+  EXPECT_TRUE(strip->detail().startsWith("newest checkpoint: step " + step + ", of the text before the edit"))
+      << strip->detail().toStdString();
+  EXPECT_TRUE(window->messages()->text().contains("The checkpoint of step " + step + " is of the text before the edit"))
+      << window->messages()->text().toStdString();
+  EXPECT_EQ(window->messages()->answers(), QStringList("Train again"));
+  replace("- 4)^2", "- 3)^2");
+  EXPECT_TRUE(strip->detail().startsWith("newest checkpoint: step " + step + "; ")) << strip->detail().toStdString();
+  EXPECT_TRUE(window->messages()->text().contains("go on from step " + step)) << window->messages()->text().toStdString();
+  EXPECT_EQ(window->messages()->answers(), QStringList("Resume training"));
 }
 
 TEST_F(RealEngine, AFinishedCheckStaysThroughEditsOfOtherThings) {
