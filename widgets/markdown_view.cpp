@@ -2,10 +2,14 @@
 #include "widgets/markdown_view.h"
 
 #include <QAbstractTextDocumentLayout>
+#include <QFile>
+#include <QFileInfo>
+#include <QImage>
 #include <QPainter>
 #include <QTextBlock>
 #include <QTextCursor>
 #include <QTextList>
+#include <QUrl>
 #include <algorithm>
 #include <cmath>
 
@@ -19,6 +23,16 @@ constexpr int kBodySize = 15, kLinePercent = 145;
 const QTextDocument::MarkdownFeatures kDialect =
     QTextDocument::MarkdownFeatures(QTextDocument::MarkdownDialectGitHub) | QTextDocument::MarkdownNoHTML;
 }  // namespace
+
+QVariant ProseDocument::loadResource(int type, const QUrl& name) {
+  constexpr qint64 kMost = 64 << 20;
+  if (type != ImageResource || !(name.isRelative() || name.isLocalFile())) return {};
+  QFile file(name.isLocalFile() ? name.toLocalFile() : name.path());
+  const QFileInfo info(file);
+  if (!info.isFile() || info.size() > kMost || !file.open(QIODevice::ReadOnly)) return {};
+  // What grows meanwhile, as files of the kernel do, is read as far as it was.
+  return QImage::fromData(file.read(info.size()));
+}
 
 QString firstLineOf(const QString& markdown) {
   QTextDocument document;

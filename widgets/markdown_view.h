@@ -11,7 +11,14 @@ namespace nf {
 // The first line as it reads: no marks of headings, code, links. "": there is none.
 QString firstLineOf(const QString& markdown);
 
-// Rendered Markdown: headings, paragraphs, lists, tables, code. Loads nothing from anywhere. Double click edits.
+// Reads pictures, and those from regular files of this machine alone: a device or a pipe might never end.
+class ProseDocument : public QTextDocument {
+  Q_OBJECT
+ protected:
+  QVariant loadResource(int type, const QUrl& name) override;
+};
+
+// Rendered Markdown: headings, paragraphs, lists, tables, code, pictures. Double click edits.
 class MarkdownView : public QWidget {
   Q_OBJECT
  public:
@@ -43,7 +50,7 @@ class MarkdownView : public QWidget {
   QString m_markdown, m_found;
   QTextDocument::FindFlags m_foundHow;
   bool m_foundHere = false;
-  mutable QTextDocument m_document;
+  mutable ProseDocument m_document;
   std::vector<int> m_pictures;
 };
 

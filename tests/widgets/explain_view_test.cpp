@@ -192,7 +192,7 @@ TEST_F(Explain, ADecisionOnATensorOfALoopStandsAtTheLoopsNode) {
     if (view.graph()->isOutlined(i)) outlined << QString::fromStdString(nodes[i].id);
   outlined.sort();
   EXPECT_EQ(outlined.join(' '), "L Y");
-  EXPECT_FALSE(view.decisionPlace().isNull());
+  EXPECT_FALSE(view.graph()->decisionPlace().isNull());
   selection.clear();
   selection.select({}, {"Y"});
   const auto related = view.relatedDecisions();

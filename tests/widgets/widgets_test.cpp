@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <qcustomplot.h>
+#include <sys/stat.h>
 #include <QApplication>
 #include <QFile>
 #include <QHBoxLayout>
@@ -391,7 +392,6 @@ TEST_F(Widgets, WordsOfARowHaveTheirRoomAtEveryScale) {
   }
 }
 
-// What happened meanwhile hides nothing that was said before: bars stand under one another, and what there is no room for is counted.
 // A picture among words is as high as it is, and never wider than its page.
 TEST_F(Widgets, APictureAmongWordsTakesItsOwnRoom) {
   const QTemporaryDir folder;
@@ -419,6 +419,22 @@ TEST_F(Widgets, APictureAmongWordsTakesItsOwnRoom) {
   }
 }
 
+// Neither of these ever ends, and a notebook may come from anywhere.
+TEST_F(Widgets, APictureIsReadFromAFileAlone) {
+  const QTemporaryDir folder;
+  const QString pipe = folder.filePath("pipe.png");
+  ASSERT_EQ(::mkfifo(pipe.toLocal8Bit().constData(), 0600), 0);
+  MarkdownView view(&theme);
+  for (const QString& name :
+       {QStringLiteral("/dev/zero"), QStringLiteral("file:///dev/zero"), pipe, folder.path(), folder.filePath("none.png"),
+        QStringLiteral("http://localhost/x.png"), QStringLiteral("/proc/kmsg")}) {
+    view.setMarkdown(QStringLiteral("before ![x](%1) behind").arg(name));
+    EXPECT_LT(view.heightForWidth(800), 100) << name.toStdString();
+    EXPECT_TRUE(view.document()->toPlainText().contains("behind"));
+  }
+}
+
+// What happened meanwhile hides nothing that was said before: bars stand under one another, and what there is no room for is counted.
 TEST_F(Widgets, MessagesStandUnderOneAnother) {
   MessageBar bar(&theme);
   bar.resize(600, 400);

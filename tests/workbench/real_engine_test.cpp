@@ -422,8 +422,15 @@ TEST_F(RealEngine, EachNotebookShowsTheDeviceThatItUses) {
   ASSERT_TRUE(wait([&] { return uses("cpu"); }));
   window->workspace().useDevice(QStringLiteral("reference"));
   ASSERT_TRUE(wait([&] { return uses("reference"); }));
+  // Nobody measures it: another device's figures are not its own.
+  EXPECT_TRUE(wait([&] { return window->constantsText() == "reference: not measured"; })) << window->constantsText().toStdString();
+  EXPECT_TRUE(wait([&] {
+    const auto& device = window->explain()->fusion()->report().device;
+    return device.device == "reference" && device.assumed;
+  }));
   window->action("file.new")->trigger();
   ASSERT_TRUE(wait([&] { return uses("cpu"); }));
+  EXPECT_TRUE(wait([&] { return window->constantsText().startsWith("cpu, "); })) << window->constantsText().toStdString();
   window->showPage(MainWindow::Page::Devices);
   const auto button = [&](const QString& device) {
     for (const IconButton* b : window->findChild<DevicesView*>()->findChildren<IconButton*>())
