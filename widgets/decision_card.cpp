@@ -393,10 +393,11 @@ void DecisionCard::setComparison(const Comparison& k) {
     return shown.join(QStringLiteral(", "));
   };
   QStringList lines;
-  lines << tr("Saving of B: %1 µs ± %2, paired: the median of the %3 differences between a run of A and the run of B beside it. It "
+  lines << tr("Saving of B: %1 µs [%2, %3], paired: the median of the %4 differences between a run of A and the run of B beside "
+              "it. It "
               "need "
               "not be the distance of the two medians drawn.")
-               .arg(significant(k.saving.median), significant((k.saving.high - k.saving.low) / 2))
+               .arg(significant(k.saving.median), significant(k.saving.low), significant(k.saving.high))
                .arg(k.saving.samples.size());
   lines << (m_fused ? tr("B is the plan drawn, A what it becomes when Forbid keeps the two apart and the rest is decided anew.")
                     : tr("A is the plan drawn, B what it becomes when Force fuses the two and the rest is decided anew."));

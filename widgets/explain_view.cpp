@@ -230,7 +230,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->sortByColumn(-1, Qt::AscendingOrder);
   m_table->horizontalHeader()->setHighlightSections(false);
   m_table->horizontalHeader()->setFont(theme->ui(12, QFont::DemiBold));
-  const int widths[] = {40, 190, 96, 78, 90, 42, 90, 90, 76, 70, 72, 132, 126};
+  const int widths[] = {40, 190, 96, 78, 90, 42, 90, 90, 76, 70, 72, 176, 126};
   for (int i = 0; i < FusionModel::kColumns; ++i) m_table->setColumnWidth(i, widths[i]);
   m_table->horizontalHeader()->setSectionResizeMode(FusionModel::kPair, QHeaderView::Stretch);
   m_table->horizontalHeader()->setMinimumSectionSize(30);

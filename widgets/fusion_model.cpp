@@ -106,9 +106,8 @@ QString measuredText(const protocol::Measured& saving) {
   const double half = (saving.high - saving.low) / 2;
   const int before = std::abs(saving.median) >= 10 ? static_cast<int>(std::log10(std::abs(saving.median))) + 1 : 1;
   const int decimals = half > 0 ? std::clamp(static_cast<int>(-std::floor(std::log10(half))), 1, std::max(1, 7 - before)) : 1;
-  const QString median = QString::number(saving.median, 'f', decimals);
-  return QStringLiteral("%1%2 ± %3")
-      .arg(saving.median > 0 ? QStringLiteral("+") : QString(), median, QString::number(half, 'f', decimals));
+  const auto text = [decimals](double v) { return (v > 0 ? QStringLiteral("+") : QString()) + QString::number(v, 'f', decimals); };
+  return QStringLiteral("%1 [%2, %3]").arg(text(saving.median), text(saving.low), text(saving.high));
 }
 }  // namespace
 
@@ -163,10 +162,10 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
             ? QLatin1Char(' ') +
                   tr("Of one pass of the loop, times its %1 passes in a step, as R counts them.").arg(QString::number(d.repeats))
             : QString();
-    return (pairs > 0 ? tr("Saved by fusing: the median of %1 paired differences, with half its 95 % interval. It need not be the "
+    return (pairs > 0 ? tr("Saved by fusing: the median of %1 paired differences, with its 95 % interval. It need not be the "
                            "difference of the two medians.")
                             .arg(pairs)
-                      : tr("Saved by fusing: the median of the paired differences that took the fusion back, with half its 95 % "
+                      : tr("Saved by fusing: the median of the paired differences that took the fusion back, with its 95 % "
                            "interval.")) +
            times;
   }

@@ -123,7 +123,6 @@ void GraphView::place() {
 
 void GraphView::adopt(GraphLayout layout) {
   m_outdated = m_graph.revision < m_revision;
-  const bool wasWhole = showsAll();
   m_layout = std::move(layout);
   m_captions = captionsOf(m_graph);
   m_in.assign(m_graph.nodes.size(), {});
@@ -150,19 +149,12 @@ void GraphView::adopt(GraphLayout layout) {
       Q_EMIT zoomChanged(m_scale);
     } else {
       settle();
-      if (wasWhole && !showsAll()) showFirst();
     }
   }
   if (!m_fitted || !QRectF(QPointF(0, 0), QSizeF(size()))
                         .intersects(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight()))))
     showFirst();
   update();
-}
-
-bool GraphView::showsAll() const {
-  return !m_layout.bounds.isNull() &&
-         QRectF(QPointF(0, 0), QSizeF(width(), height() - legendHeight()))
-             .contains(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight())));
 }
 
 void GraphView::toggleGroup(int group) {

@@ -82,7 +82,6 @@ class GraphView : public QWidget {
 
  private:
   void settle();
-  bool showsAll() const;
   void bringChosenIntoSight();
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);

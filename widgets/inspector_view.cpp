@@ -548,6 +548,7 @@ void InspectorView::setSlice(const protocol::TensorSlice& slice, const std::vect
   m_values->setSlice(slice, values);
   if (QString::fromStdString(slice.tensor) != m_tensor) return;
   m_step = slice.step;
+  m_rows = slice.rows;
   sayStates();
 }
 
@@ -555,10 +556,11 @@ void InspectorView::setSlice(const protocol::TensorSlice& slice, const std::vect
 void InspectorView::sayStates() {
   const bool checked = m_known.check && m_known.tensor == m_tensor.toStdString(), both = checked && m_step;
   if (checked) m_check->setDetail(both ? tr("initial values, %1").arg(m_checkDetail) : m_checkDetail);
-  m_valueSection->setDetail(!m_step        ? QString()
-                            : *m_step >= 0 ? (m_ofBatch ? tr("of the batch of step %1") : tr("at step %1")).arg(grouped(*m_step))
-                            : both         ? tr("initial values")
-                                           : QString());
+  m_valueSection->setDetail(
+      !m_step        ? QString()
+      : *m_step >= 0 ? (m_ofBatch && m_rows == 0 ? tr("of the batch of step %1") : tr("at step %1")).arg(grouped(*m_step))
+      : both         ? tr("initial values")
+                     : QString());
 }
 
 void InspectorView::setLeads(const std::vector<Lead>& leads) {

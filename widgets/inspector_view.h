@@ -97,6 +97,7 @@ class InspectorView : public QWidget {
   QString m_checkDetail;
   std::optional<std::int64_t> m_step;  // of the values; -1: initial ones; none: there are no values
   bool m_ofBatch = false;              // what is inspected is computed from the rows of one
+  std::int64_t m_rows = 0;             // else the first so many for training, as its values say
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
   DerivationView* m_steps;
   IconButton* m_pin;

@@ -26,12 +26,17 @@ const QTextDocument::MarkdownFeatures kDialect =
 
 QVariant ProseDocument::loadResource(int type, const QUrl& name) {
   constexpr qint64 kMost = 64 << 20;
-  if (type != ImageResource || !(name.isRelative() || name.isLocalFile())) return {};
+  if (type != ImageResource) return {};
+  // Of a null picture Qt opens the file by itself.
+  QImage none(16, 16, QImage::Format_ARGB32_Premultiplied);
+  none.fill(Qt::transparent);
+  if (!(name.isRelative() || name.isLocalFile())) return none;
   QFile file(name.isLocalFile() ? name.toLocalFile() : name.path());
   const QFileInfo info(file);
-  if (!info.isFile() || info.size() > kMost || !file.open(QIODevice::ReadOnly)) return {};
+  if (!info.isFile() || info.size() > kMost || !file.open(QIODevice::ReadOnly)) return none;
   // What grows meanwhile, as files of the kernel do, is read as far as it was.
-  return QImage::fromData(file.read(info.size()));
+  const QImage read = QImage::fromData(file.read(info.size()));
+  return read.isNull() ? none : read;
 }
 
 QString firstLineOf(const QString& markdown) {

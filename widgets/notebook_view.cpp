@@ -615,7 +615,13 @@ void NotebookView::activateBeside(int direction) {
 
 std::size_t NotebookView::caretByte() const {
   const CellView* v = view(m_active);
-  return v ? v->bodyBegin + v->editor()->caretByte() : 0;
+  return v ? v->bodyBegin + caretInBody(v) : 0;
+}
+
+std::size_t NotebookView::caretInBody(const CellView* v) const {
+  const std::size_t caret = v->editor()->caretByte();
+  const Cell* cell = v->kind() == CellKind::Markdown ? m_document->cell(v->id()) : nullptr;
+  return cell ? bodyOffset(m_document->body(*cell), caret) : caret;
 }
 
 void NotebookView::insertInto(CellView* v, const QString& text) { v->editor()->insertAtCaret(text); }
@@ -695,8 +701,8 @@ void NotebookView::toggleKind() {
 
 void NotebookView::splitActive() {
   CellView* v = view(m_active);
-  if (!v || v->kind() != CellKind::Code) return;
-  const CellId id = m_document->splitCell(m_active, v->editor()->caretByte());
+  if (!v) return;
+  const CellId id = m_document->splitCell(m_active, caretInBody(v));
   followDocument();
   activate(id, true);
   Q_EMIT edited();

@@ -79,7 +79,8 @@ class NotebookView : public QScrollArea {
   bool editing() const { return m_editing; }
   void activate(CellId id, bool edit);
   void activateBeside(int direction);
-  std::size_t caretByte() const;
+  std::size_t caretByte() const;  // in the notebook's text
+  std::size_t caretInBody(const CellView* v) const;
 
  public Q_SLOTS:
   void insertAbove();

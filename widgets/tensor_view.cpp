@@ -402,6 +402,7 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
     facts << tr("rms %1").arg(significant(slice.rms)) << tr("mean %1").arg(significant(slice.mean)) << count(tr("NaN"), slice.nans)
           << count(tr("Inf"), slice.infinities);
   if (slice.step >= 0) facts << tr("at step %1").arg(grouped(slice.step));
+  if (slice.rows > 0) facts << tr("of the first %1 training rows").arg(grouped(slice.rows));
   std::int64_t all = 1, shown = rows * columns;
   for (const std::int64_t extent : slice.shape) all *= extent;
   if (shown < all) facts << tr("%1 of %2 values").arg(grouped(shown), grouped(all));

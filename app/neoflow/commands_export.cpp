@@ -20,6 +20,7 @@
 #include "core/ir/serialize.h"
 #include "core/ir/structural_hash.h"
 #include "core/lang/dot.h"
+#include "core/runtime/checkpoint.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/meaning.h"
 #include "core/runtime/pipeline.h"
@@ -72,14 +73,17 @@ std::string safeFileName(const std::string& name) {
   return out.substr(0, 80);
 }
 
-// What the run trained, as trainMeaning() has it; empty: not known.
-std::string meaningOfRun(const std::string& run) {
-  const auto text = readFile(run + "/run.json");
-  const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
-  return json.is_object() && json.contains("meaning") && json["meaning"].is_string() ? json["meaning"].get<std::string>() : "";
+// Is a loss computed as the run computed it? Then what it learnt means the same, however long or by which kernels it trained.
+bool computesAsLearnt(const CompiledNotebook& notebook, const std::string& run) {
+  std::error_code none;
+  const std::string file = run + "/checkpoint.safetensors";
+  const auto checkpoint = fs::exists(file, none) ? readCheckpoint(file) : Result<Checkpoint>(Error{});
+  return checkpoint && !checkpoint->places.empty() && std::ranges::any_of(notebook.trains, [&](const TrainSettings& train) {
+           return parameterPlaces(notebook.program, notebook.tensorNamed(train.loss)) == checkpoint->places;
+         });
 }
 
-// `run`: the folder of the newest run of this text; empty: there is none.
+// `run`: the folder of the newest run that what is computed may go on from; empty: there is none.
 Result<ShownValues> shownValues(BackendRegistry& registry, const ExportOptions& options, const CompiledNotebook& notebook,
                                 const std::map<std::string, std::string>& sets, const std::string& run, std::stop_token stop) {
   ShownValues values;
@@ -204,9 +208,9 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     if (auto sets = parseSets(options.sets)) compiled.sets = std::move(*sets);
     ShownValues values;
     if (options.values) {
-      const std::string meaning = run.empty() ? std::string() : meaningOfRun(run);
-      const bool same = !meaning.empty() && std::ranges::find(page.meanings, meaning) != page.meanings.end();
-      auto computed = shownValues(registry, options, loaded.notebook, compiled.sets, same ? run : std::string(), signals->token());
+      const bool learnt = !run.empty() && computesAsLearnt(loaded.notebook, run);
+      auto computed =
+          shownValues(registry, options, loaded.notebook, compiled.sets, learnt ? run : std::string(), signals->token());
       if (!computed && isStopped(computed.error())) return report(computed.error(), options.json);
       if (computed) values = std::move(*computed);
       else values.note = "What the cells show was not computed: " + computed.error().message;

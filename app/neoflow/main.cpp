@@ -417,8 +417,9 @@ int commandLine(int argc, char** argv, bool json) {
   exportCommand
       ->add_option("--stage", exported.stage, "of dot, svg and json: source, differentiated, transformed, partitioned or fused")
       ->capture_default_str();
-  exportCommand->add_flag("--values", exported.values,
-                          "of html: compute what the cells show, with the weights of the newest run where it trained this text");
+  exportCommand->add_flag(
+      "--values", exported.values,
+      "of html: compute what the cells show, with the weights of the newest run where it computed the loss as this text does");
   exportCommand->callback([&] { exitCode = nf::runExport(devices(), exported); });
 
   bool doctorJson = false;

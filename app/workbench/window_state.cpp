@@ -258,8 +258,10 @@ void MainWindow::refreshPlace() {
   if (!n->editing()) return m_place->setText(tr("Whole cell chosen: Enter writes into it"));
   const std::string& text = m_tab->workspace->document().text();
   const std::string_view before = std::string_view(text).substr(0, std::min(n->caretByte(), text.size()));
-  const std::size_t newline = before.rfind('\n');
-  const std::string_view line = before.substr(newline == std::string_view::npos ? 0 : newline + 1);
+  // The column is that of the text as it is written in, without the signs that make Markdown comments of the file.
+  const ExpressionEditor* editor = n->view(n->activeCell())->editor();
+  const std::string_view shown = std::string_view(editor->bytes()).substr(0, editor->caretByte());
+  const std::string_view line = shown.substr(shown.rfind('\n') + 1);
   m_place->setText(
       tr("Ln %1, Col %2").arg(std::count(before.begin(), before.end(), '\n') + 1).arg(unitOffset(line, line.size()) + 1));
 }

@@ -134,6 +134,18 @@ std::size_t markdownOffset(std::string_view body, std::size_t byte) {
   return offset;
 }
 
+std::size_t bodyOffset(std::string_view body, std::size_t offset) {
+  for (std::size_t at = 0; at < body.size();) {
+    const std::size_t next = lineEnd(body, at);
+    const std::string_view line = trimmed(body.substr(at, next - at));
+    const std::size_t mark = markOf(line), content = line.size() - mark;
+    if (offset <= content || next == body.size()) return at + mark + std::min(offset, content);
+    offset -= content + 1;
+    at = next;
+  }
+  return body.size();
+}
+
 std::string markdownToBody(std::string_view markdown, std::string_view newline) {
   std::string out;
   for (std::size_t at = 0; at <= markdown.size();) {

@@ -432,9 +432,16 @@ CellId Document::splitCell(CellId id, std::size_t byteInBody) {
   const Cell cell = m_cells[index];
   const std::size_t at = std::min(cell.bodyBegin + byteInBody, cell.bodyEnd);
   std::vector<Chunk> parts = chunks();
-  std::string first = m_text.substr(cell.begin, at - cell.begin);
+  std::string first = m_text.substr(cell.begin, at - cell.begin), second = m_text.substr(at, cell.end - at);
+  if (cell.kind == CellKind::Markdown) {  // each half is comments of its own
+    const std::string markdown = markdownOf(body(cell));
+    const std::size_t offset = markdownOffset(body(cell), byteInBody);
+    const std::size_t from = std::min(markdown.find_first_not_of('\n', offset), markdown.size());
+    const std::size_t to = offset > 0 ? markdown.find_last_not_of('\n', offset - 1) + 1 : 0;
+    first = m_text.substr(cell.begin, cell.bodyBegin - cell.begin) + markdownToBody(markdown.substr(0, to), newline());
+    second = markdownToBody(markdown.substr(from), newline()) + m_text.substr(cell.bodyEnd, cell.end - cell.bodyEnd);
+  }
   if (!first.ends_with('\n')) first += newline();
-  std::string second = m_text.substr(at, cell.end - at);
   second.erase(0, std::min(second.find_first_not_of("\r\n"), second.size()));
   parts[index].text = std::move(first);
   parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(index) + 1, Chunk{separator(cell.kind) + second, 0});

@@ -33,6 +33,7 @@ std::string markdownToBody(std::string_view markdown, std::string_view newline =
 // The same of what is being written: separators among the lines that [from, to] touches begin cells, and what follows them is theirs.
 std::string markdownToCells(std::string_view markdown, std::size_t from, std::size_t to, std::string_view newline = "\n");
 std::size_t markdownOffset(std::string_view body, std::size_t byte);  // where a byte of the body stands in markdownOf()
+std::size_t bodyOffset(std::string_view body, std::size_t offset);    // and where one of markdownOf() stands in the body
 
 // A text field counts UTF-16 units and knows one kind of line end. displayText is what it shows, one unit for each byte that is no
 // UTF-8, each lone carriage return and each zero; the offsets translate between it and the bytes, which thus survive untouched.

@@ -393,7 +393,8 @@ struct TensorSlice {
   std::int64_t nans = 0, infinities = 0;
   std::vector<std::int64_t> histogram;  // equal bins over [min, max]
   bool outdated = false;                // what it depends on has changed since it was computed
-  NF_FIELDS(TensorSlice, tensor, dtype, shape, begin, end, step, min, max, mean, rms, nans, infinities, histogram, outdated);
+  std::int64_t rows = 0;  // it is computed from the first so many rows for training; 0: of none, or of its step's batch
+  NF_FIELDS(TensorSlice, tensor, dtype, shape, begin, end, step, min, max, mean, rms, nans, infinities, histogram, outdated, rows);
 };
 
 struct CellResult {

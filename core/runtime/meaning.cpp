@@ -11,20 +11,40 @@
 namespace nf {
 namespace {
 
+// Whether somebody reads what a loop carries last changes nothing of what it computes.
+Program withoutLasts(Program program) {
+  for (Loop& loop : program.loops)
+    for (Loop::Carried& carried : loop.carried) carried.last = {};
+  return program;
+}
+
+// What an operator writes, with the place of each among all that it might.
+std::vector<std::pair<TensorId, std::uint64_t>> placedWrites(const Program& program, OperatorId id) {
+  const Operator& op = program[id];
+  std::vector<std::pair<TensorId, std::uint64_t>> out;
+  if (op.kind != OperatorKind::Loop) return {{op.output, 0}};
+  const Loop& loop = program[op.loop];
+  std::uint64_t place = 0;
+  for (const auto& carried : loop.carried) out.emplace_back(carried.last, place++);
+  for (const auto& stacked : loop.stacked) out.emplace_back(stacked.outer, place++);
+  for (const auto& accumulated : loop.accumulated) out.emplace_back(accumulated.outer, place++);
+  std::erase_if(out, [](const auto& written) { return !written.first.valid(); });
+  return out;
+}
+
 class Meanings {
  public:
   // `nameless`: parameters and states count by their declarations alone.
   explicit Meanings(const Program& program, bool nameless = false)
       : m_program(program), m_known(program.tensors.size()), m_nameless(nameless) {
+    const Program computing = withoutLasts(program);
     for (std::size_t i = 0; i < program.operators.size(); ++i) {
       const OperatorId op(i);
       Hasher hasher;
-      hasher.add(structuralHash(program, op));
+      hasher.add(structuralHash(computing, op));
       for (const TensorId t : readsOf(program, op)) hasher.add(of(t));
       const Hash made = hasher.finish();
-      std::uint64_t position = 0;
-      for (const TensorId t : writesOf(program, op))
-        if (t.valid()) m_known[t.value] = Hasher().add(made).add(position++).finish();
+      for (const auto& [t, place] : placedWrites(program, op)) m_known[t.value] = Hasher().add(made).add(place).finish();
     }
   }
 
@@ -70,7 +90,7 @@ class Meanings {
 class Places {
  public:
   Places(const Program& program, TensorId root)
-      : m_program(program), m_meanings(program, true), m_readings(program.tensors.size()) {
+      : m_program(program), m_computing(withoutLasts(program)), m_meanings(program, true), m_readings(program.tensors.size()) {
     m_readings[root.value].push_back(Hasher().add("root").finish());
     const std::vector<std::size_t> firstReaders = firstReadersOfDerivatives();
     for (std::size_t o = program.operators.size() + 1; o-- > 0;) {
@@ -109,13 +129,13 @@ class Places {
   void read(OperatorId op) {
     Hasher hasher;
     bool needed = false;
-    for (const TensorId t : writesOf(m_program, op)) {
-      const std::optional<Hash> place = t.valid() ? of(t) : std::nullopt;
-      needed = needed || place;
-      hasher.add(place.value_or(Hash{}));
-    }
+    for (const auto& [t, written] : placedWrites(m_program, op))
+      if (const std::optional<Hash> place = of(t)) {
+        needed = true;
+        hasher.add(written).add(*place);
+      }
     if (!needed) return;
-    hasher.add(structuralHash(m_program, op));
+    hasher.add(structuralHash(m_computing, op));
     const std::vector<TensorId> reads = readsOf(m_program, op);
     for (const TensorId t : reads) hasher.add(m_meanings.of(t));
     const Hash at = hasher.finish();
@@ -134,6 +154,7 @@ class Places {
   }
 
   const Program& m_program;
+  const Program m_computing;
   Meanings m_meanings;
   std::vector<std::vector<Hash>> m_readings;
 };

@@ -298,6 +298,13 @@ Result<bool> RunJob::prepareTraining(std::vector<std::string> names, std::stop_t
   return complete;
 }
 
+std::int64_t RunJob::rowsBehind(const std::string& name) const {
+  const RunJob& of = m_training && !m_notebook.program.tensorNamed(name).valid() ? *m_training : *this;
+  const Program& program = of.m_notebook.program;
+  const TensorId named = program.tensorNamed(name), t = named.valid() ? named : of.m_notebook.tensorNamed(name);
+  return t.valid() && trainingRows() > 0 && readsRows(program, t) ? trainingRows() : 0;
+}
+
 // Statements that only training can have, such as a gradient or a parameter's next value that is shown, are left out of evaluation.
 void RunJob::leaveToTraining(CompileOptions compile) {
   compile.training = true;

@@ -79,6 +79,8 @@ class RunJob {
   Executable& executable() { return *m_prepared.executable; }
   const std::vector<protocol::WarningEvent>& warnings() const { return m_warnings; }  // of hints and data, by prepare()
   // That the inputs hold, the first of a data set; 0: no input is read from a set, or the sets hold no rows out.
+  // Of the rows that the value of tensorOfProgram(name) is computed from; 0: none.
+  std::int64_t rowsBehind(const std::string& name) const;
   std::int64_t trainingRows() const { return std::max(m_trainingRows, m_training ? m_training->m_trainingRows : 0); }
   Span place() const { return m_place; }  // of the last failure
 

@@ -84,6 +84,10 @@ Program jobOf(const Program& whole, const std::vector<TensorId>& outputs, bool u
 
 }  // namespace
 
+bool readsRows(const Program& program, TensorId tensor) {
+  return program[tensor].init.kind == Initializer::Kind::Batch || !setsReadBy(restrictedTo(program, {tensor}, false)).empty();
+}
+
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
   const TensorId loss = lossOf(notebook, train);
   return jobOf(notebook.program, loss.valid() ? std::vector{loss} : std::vector<TensorId>{}, true);

@@ -17,6 +17,8 @@ Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss);
 // Every `eval` that no rows of a data set go into: the inputs as they are give it.
 Program inputEvaluationProgram(const CompiledNotebook& evaluation);
+// Do rows of a data set go into it?
+bool readsRows(const Program& program, TensorId tensor);
 // All that it computes: what is shown or asked for, or, where nothing is, what no other operator reads.
 Program notebookProgram(const CompiledNotebook& notebook);
 // The program whose fusion is decided, shown, tuned and exported: the training step where the notebook trains, which is what runs over

@@ -298,17 +298,18 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
     for (const Diagnostic& d : notebook.diagnostics)
       if (d.severity == Severity::Error && inside(d.span)) info.status = protocol::CellStatus::Error;
     TensorId last;
-    std::int64_t flops = 0, makers = 0;
+    std::int64_t flops = 0;
+    std::set<OperatorId> makers;  // a loop makes several tensors
     for (const TensorId t : cell.defines) {
       info.defines.push_back(p[t].name);
       if (!made[t.value].valid()) continue;
       last = t;
-      ++makers;
-      flops += flopsOf(p, made[t.value]);
+      if (makers.insert(made[t.value]).second) flops += flopsOf(p, made[t.value]);
     }
     if (last.valid() && info.status != protocol::CellStatus::Error)
-      info.summary = p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " +
-                     (makers == 1 ? flopsText(flops) : flopsText(flopsOf(p, made[last.value])) + ", the cell " + flopsText(flops));
+      info.summary =
+          p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " +
+          (makers.size() == 1 ? flopsText(flops) : flopsText(flopsOf(p, made[last.value])) + ", the cell " + flopsText(flops));
     for (const TensorId t : cell.shows) info.shows.push_back(p[t].name);
     for (const Unsound& u : notebook.unsound)
       if (inside(u.span) && !u.uses.empty() && std::find(info.waits.begin(), info.waits.end(), u.uses) == info.waits.end())

@@ -135,7 +135,7 @@ class Jobs {
   // Trials of earlier runs come first in its list. Without m_mutex.
   void loadRecords(const std::string& subgraph);
   void sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id,
-                  bool outdated = false);
+                  bool outdated = false, std::int64_t rows = 0);
   struct Found;
   std::optional<Found> find(const Revision& revision, const FusionInputs& inputs, const std::string& subgraph,
                             protocol::RequestId id);

@@ -480,17 +480,17 @@ protocol::Measured measuredOf(std::vector<double> samples) {
   return m;
 }
 
-std::string savingKey(const FusionDecision& d, const std::string& parts) {
+std::string savingKey(const std::string& device, const FusionDecision& d, const std::string& parts) {
   char numbers[96];
   std::snprintf(numbers, sizeof numbers, "\n%.17g\n%.17g\n%lld\n", d.dT, d.dC, static_cast<long long>(d.dK));
-  return d.producer + "\n" + d.consumer + numbers + parts;
+  return device + "\n" + d.producer + "\n" + d.consumer + numbers + parts;
 }
 
 }  // namespace
 
 std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& decision, const std::string& parts) const {
   const std::lock_guard lock(m_mutex);
-  const auto found = m_savings.find(savingKey(decision, parts));
+  const auto found = m_savings.find(savingKey(m_context ? m_context->device().name() : std::string(), decision, parts));
   if (found == m_savings.end()) return std::nullopt;
   return found->second;
 }
@@ -537,7 +537,8 @@ void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inp
     DecidedParts parts(*(*stages)->fused);
     const std::lock_guard lock(m_mutex);
     for (const FusionDecision& d : (*stages)->decisions)
-      if (d.producer == request.producer && d.consumer == request.consumer) m_savings[savingKey(d, parts.of(d))] = answer.saving;
+      if (d.producer == request.producer && d.consumer == request.consumer)
+        m_savings[savingKey(answer.device, d, parts.of(d))] = answer.saving;
   }
   m_outbox.send(answer, id);
 }
@@ -578,9 +579,10 @@ void Jobs::answerSeries(const protocol::SeriesRequest& request, protocol::Reques
 }
 
 void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id,
-                      bool outdated) {
+                      bool outdated, std::int64_t rows) {
   protocol::TensorSlice slice;
   slice.outdated = outdated;
+  slice.rows = rows;
   slice.tensor = request.tensor;
   slice.dtype = name(tensor.type);
   slice.shape = tensor.shape;
@@ -685,7 +687,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
         const auto answered = [&] {
           const std::lock_guard lock(m_mutex);
           const auto value = m_run ? m_run->tensorOfProgram(request.tensor) : Result<HostTensor>(Error{});
-          if (value) sendTensor(*value, request, m_step, id);
+          if (value) sendTensor(*value, request, m_step, id, false, m_run->rowsBehind(request.tensor));
           return value.ok();
         };
         if (answered()) return;  // one that was asked for before it had all of them computed
@@ -742,7 +744,7 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
   std::shared_ptr<TrainJob> training;
   std::optional<Result<HostTensor>> ofRun;
   std::shared_ptr<const Revision> computed;  // what the values are of
-  std::int64_t ofStep = -1;
+  std::int64_t ofStep = -1, rows = 0;
   bool whole = true;
   {
     const std::lock_guard lock(m_mutex);
@@ -751,6 +753,7 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     if (training) computed = m_trainRevision;
     if (!training && m_run) {
       ofRun = m_run->tensorOfProgram(request.tensor);
+      if (*ofRun) rows = m_run->rowsBehind(request.tensor);
       computed = m_runRevision;
       ofStep = m_step;
     }
@@ -764,7 +767,7 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     if (!*ofRun && !whole && revision->sound().tensorNamed(request.tensor).valid())
       return evaluate(std::move(revision), request, id);
     if (!*ofRun) return fail(id, {"tensor", withoutValue(*revision, request.tensor, " has no value: run its cell."), {}, {}});
-    return sendTensor(**ofRun, request, ofStep, id, outdated());
+    return sendTensor(**ofRun, request, ofStep, id, outdated(), rows);
   }
   if (!training) {
     const CompiledNotebook& notebook = revision->sound();

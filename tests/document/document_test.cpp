@@ -82,6 +82,9 @@ TEST(Markdown, APlaceOfTheBodyIsOneOfTheField) {
   EXPECT_EQ(markdownOffset(body, body.find("three") + 2), field.find("three") + 2);
   EXPECT_EQ(markdownOffset(body, body.size()), field.size());
   EXPECT_EQ(markdownOffset("", 0), 0u);
+  for (std::size_t offset = 0; offset <= field.size(); ++offset)
+    EXPECT_EQ(markdownOffset(body, bodyOffset(body, offset)), offset) << offset;
+  EXPECT_EQ(bodyOffset("", 0), 0u);
 }
 
 TEST(Display, CountsUnitsOfEveryByte) {
@@ -281,6 +284,23 @@ TEST(Document, CellOperationsAreOneStepEachAndUndoToTheByte) {
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(d.undo().has_value());
   EXPECT_EQ(d.text(), kNotebook);
   EXPECT_FALSE(d.canUndo());
+}
+
+TEST(Document, AMarkdownCellIsSplitIntoTwo) {
+  const std::string text = "# %% [markdown]\n# one two\n#\n# three\n\n# %%\nlet a = 1\n";
+  Document d(text);
+  const CellId id = d.cells()[0].id;
+  const auto split = [&](std::string_view at) {
+    const std::string body(d.body(*d.cell(id)));
+    const CellId half = d.splitCell(id, bodyOffset(body, markdownOf(body).find(at)));
+    EXPECT_EQ(d.cell(half)->kind, CellKind::Markdown);
+    const Bodies now = bodies(d);
+    EXPECT_TRUE(d.undo().has_value());
+    EXPECT_EQ(d.text(), text);
+    return now;
+  };
+  EXPECT_EQ(split("two"), (Bodies{"M:# one", "M:# two\n#\n# three", "C:let a = 1"}));
+  EXPECT_EQ(split("three"), (Bodies{"M:# one two", "M:# three", "C:let a = 1"}));
 }
 
 TEST(Document, AnImplicitFirstCellGetsItsSeparatorWhenItMoves) {

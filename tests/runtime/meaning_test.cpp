@@ -64,6 +64,24 @@ TEST(Meaning, OfParametersAtLikePlacesTheFirstIsTheFirst) {
             two.at("B"));
 }
 
+// Whether somebody reads what a loop carries last is nothing to what it computes.
+TEST(Meaning, WhatIsShownOfALoopChangesNothingOfATraining) {
+  const std::string text =
+      "param W[4] = normal(0, 1)\nconst c[4] = 0\nconst h[4] = 0.5\n"
+      "for t in 0..3 { c[i] = c[i] + h[i] * W[i]\n h[i] = tanh(c[i]) }\nloss L = sum[i] h[i]^2\n# %%\ntrain L { steps = 2 }\n";
+  const CompiledNotebook plain = compileNotebook({"t.nf", "", text}),
+                         shown = compileNotebook({"t.nf", "", text + "# %%\nshow c, h\n"}),
+                         other = compileNotebook({"t.nf", "", text + "# %%\nshow h\n"});
+  ASSERT_TRUE(plain.ok() && shown.ok() && other.ok());
+  for (const CompiledNotebook* notebook : {&shown, &other}) {
+    EXPECT_EQ(trainMeaning(*notebook, notebook->trains[0]), trainMeaning(plain, plain.trains[0]));
+    EXPECT_EQ(parameterPlaces(notebook->program, notebook->tensorNamed("L")),
+              parameterPlaces(plain.program, plain.tensorNamed("L")));
+    EXPECT_EQ(tensorMeaning(*notebook, "L"), tensorMeaning(plain, "L"));
+  }
+  EXPECT_NE(tensorMeaning(shown, "c#2"), tensorMeaning(shown, "h#2"));
+}
+
 // A loss of a gradient: the place of what it is taken by, and of what it is taken of.
 TEST(Meaning, PlacesReachThroughDerivatives) {
   const auto named = [](const std::string& p) {

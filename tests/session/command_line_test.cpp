@@ -299,6 +299,11 @@ TEST_F(CommandLine, APageHasWhatCellsShow) {
   text = page(" --values");
   EXPECT_THAT(text, HasSubstr("w  f64 [4]  mean 0.75,"));
   EXPECT_THAT(text, HasSubstr("Values are those with the weights of the newest run."));
+  // However long it is to train from now on, and by whichever kernels.
+  std::string longer = net("1") + "hint split Y, L\n";
+  longer.replace(longer.find("steps = 1"), 9, "steps = 9");
+  file("net.nf", longer);
+  EXPECT_THAT(page(" --values"), HasSubstr("w  f64 [4]  mean 0.75,"));
   file("net.nf", net("5"));
   EXPECT_THAT(page(" --values"), HasSubstr("w  f64 [4]  mean 0.5,")) << "the run was of another text";
   file("net.nf", "input X[3] = npy(\"nowhere.npy\")\nshow X\n");

@@ -134,7 +134,7 @@ TEST_F(CommandLine, ASwapLogThatCanNotBeIsAWrongInput) {
   file("empty.jsonl", "");
   file("short.jsonl", swap.dump() + "\n");
   const std::map<std::string, std::string> said{{"wide", "a kernel that it can't have here: knob "},
-                                                {"early", "Line 1 of the swap log is damaged."},
+                                                {"early", "Line 1 of the swap log early.jsonl is damaged."},
                                                 {"empty", "empty.jsonl is empty."},
                                                 {"short", "The swap log is not whole: of step 1 the kernel for "}};
   for (const auto& [name, text] : said) {

@@ -73,14 +73,14 @@ TEST_F(Widgets, AMeasuredSavingAndItsIntervalHaveRoom) {
   report.decisions[1].measuredSaving = Measured{101.9, 88.8, 115.0, {}};
   view.setFusion(report);
   const auto cell = view.table()->model()->index(1, FusionModel::kMeasured);
-  ASSERT_EQ(cell.data().toString(), "+101.9 ± 13.1");
+  ASSERT_EQ(cell.data().toString(), "+101.9 [+88.8, +115.0]");
   EXPECT_LE(view.table()->sizeHintForIndex(cell).width(), view.table()->columnWidth(FusionModel::kMeasured));
   report.decisions[1].measuredSaving = Measured{0.0148, 0.014632, 0.014968, {}};  // a kernel of some nanoseconds
   view.setFusion(report);
-  EXPECT_EQ(view.table()->model()->index(1, FusionModel::kMeasured).data().toString(), "+0.0148 ± 0.0002");
+  EXPECT_EQ(view.table()->model()->index(1, FusionModel::kMeasured).data().toString(), "+0.0148 [+0.0146, +0.0150]");
   report.decisions[1].measuredSaving = Measured{-12345.6, -12345.61, -12345.59, {}};
   view.setFusion(report);
-  EXPECT_EQ(view.table()->model()->index(1, FusionModel::kMeasured).data().toString(), "-12345.60 ± 0.01");
+  EXPECT_EQ(view.table()->model()->index(1, FusionModel::kMeasured).data().toString(), "-12345.60 [-12345.61, -12345.59]");
 }
 
 // What flips a decision stands on its card, or why nothing does.
@@ -155,7 +155,7 @@ TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
   // R is of a step, and so is what stands beside it.
   report.decisions[1].repeats = 8;
   model.setReport(report);
-  EXPECT_EQ(model.data(model.index(1, FusionModel::kMeasured), Qt::DisplayRole).toString(), "+16.0 ± 8.0");
+  EXPECT_EQ(model.data(model.index(1, FusionModel::kMeasured), Qt::DisplayRole).toString(), "+16.0 [+8.0, +24.0]");
   EXPECT_EQ(model.data(model.index(1, FusionModel::kMeasured), FusionModel::kSortRole).toDouble(), 16);
   EXPECT_TRUE(tip(1).contains("times its 8 passes"));
   card.setDecision(2, report.decisions[1], report.device, Document::FusionHint::None);

@@ -136,7 +136,6 @@ TEST_F(Widgets, ANodeKeepsItsPlaceThroughEveryStage) {
 // Stages of random graphs: some operators are not there yet, some are gone later; groups are closed or open.
 // Forbid and its undo: the groups come apart and together again, and the picture is the one from before.
 TEST_F(Widgets, ADecisionTakenBackGivesThePlacesFromBefore) {
-  int whole = 0;  // graphs that were in sight as a whole
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     GraphPage fused = randomGraph(seed, 30);
@@ -156,17 +155,8 @@ TEST_F(Widgets, ADecisionTakenBackGivesThePlacesFromBefore) {
     view.setGraph(fused);
     const GraphLayout before = view.layoutOf();
     const QPointF corner = view.toWidget({0, 0});
-    const auto inSight = [&] {
-      const QRectF& all = view.layoutOf().bounds;
-      return QRectF(view.rect()).contains(QRectF(view.toWidget(all.topLeft()), view.toWidget(all.bottomRight())));
-    };
-    const bool all = inSight();
-    whole += all;
     for (int again = 0; again < 2; ++again) {
       view.setGraph(split);
-      // As a whole, or where that cannot be read from its beginning.
-      const double scale = (view.toWidget({1000, 0}).x() - view.toWidget({0, 0}).x()) / 1000;
-      EXPECT_TRUE(!all || inSight() || scale >= 0.78) << scale;
       view.setGraph(fused);
       const GraphLayout& now = view.layoutOf();
       ASSERT_EQ(now.nodes.size(), before.nodes.size());
@@ -176,7 +166,6 @@ TEST_F(Widgets, ADecisionTakenBackGivesThePlacesFromBefore) {
       EXPECT_NEAR(view.toWidget({0, 0}).y(), corner.y(), 1e-6);
     }
   }
-  EXPECT_GT(whole, 0);
 }
 
 // Nothing is empty on one side while the other side hides something, and what is chosen elsewhere is seen.
