@@ -465,7 +465,7 @@ protocol::DeviceConstants describe(const DeviceConstants& device, const std::str
   out.bandwidth = device.bandwidth;
   out.flopRate = device.flopRate;
   out.launchSeconds = device.launchSeconds;
-  out.assumed = !target;
+  out.assumed = true;  // until a measurement is known
   if (target) out.threads = target->threads;
   return out;
 }

@@ -424,6 +424,7 @@ TEST_F(RealEngine, EachNotebookShowsTheDeviceThatItUses) {
   ASSERT_TRUE(wait([&] { return uses("reference"); }));
   // Nobody measures it: another device's figures are not its own.
   EXPECT_TRUE(wait([&] { return window->constantsText() == "reference: not measured"; })) << window->constantsText().toStdString();
+  window->showPage(MainWindow::Page::Explain);
   EXPECT_TRUE(wait([&] {
     const auto& device = window->explain()->fusion()->report().device;
     return device.device == "reference" && device.assumed;
