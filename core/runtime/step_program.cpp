@@ -85,7 +85,24 @@ Program jobOf(const Program& whole, const std::vector<TensorId>& outputs, bool u
 }  // namespace
 
 bool readsRows(const Program& program, TensorId tensor) {
-  return program[tensor].init.kind == Initializer::Kind::Batch || !setsReadBy(restrictedTo(program, {tensor}, false)).empty();
+  std::vector<bool> needed(program.tensors.size(), false);
+  std::vector<TensorId> open;
+  const auto need = [&](TensorId t) {
+    if (!t.valid() || needed[t.value]) return;
+    needed[t.value] = true;
+    open.push_back(t);
+  };
+  const std::vector<OperatorId> made = producers(program);
+  for (need(tensor); !open.empty();) {
+    const TensorId t = open.back();
+    open.pop_back();
+    if (program[t].init.kind == Initializer::Kind::Batch) return true;
+    if (made[t.value].valid())
+      for (const TensorId read : readsOf(program, made[t.value])) need(read);
+    for (const Derivative& d : program.derivatives)
+      if (d.result == t) need(d.of), need(d.wrt), need(d.seed);
+  }
+  return false;
 }
 
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {

@@ -120,6 +120,7 @@ std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& sp
   return readers;
 }
 
+// A node is named by the first tensor that its operator writes.
 std::string nodeName(const Program& p, OperatorId id) {
   const auto written = writesOf(p, id);
   return written.empty() || !written[0].valid() ? "operator " + std::to_string(id.value) : p[written[0]].name;
@@ -349,7 +350,6 @@ Hash computedBy(const Program& p, OperatorId id) {
   return h.finish();
 }
 
-// A node is named by the first tensor that its operator writes.
 // One program's part of the graph: a node an operator and one a given tensor that something reads.
 class GraphPart {
  public:

@@ -307,6 +307,11 @@ TEST(Train, WhatAStepMakesMayBeShownAndCostsNoEvaluation) {
   RunJob shown(*context, run);
   ASSERT_TRUE(shown.prepare({}).ok());
   EXPECT_EQ(shown.names(), (std::vector<std::string>{"w.next", "w.adam.m", "Z"}));
+  // A gradient is of the rows, and so is what is made of it.
+  EXPECT_EQ(shown.rowsBehind("w.next"), 7);
+  EXPECT_EQ(shown.rowsBehind("Z"), 7);
+  EXPECT_EQ(shown.rowsBehind("w"), 0);
+  EXPECT_EQ(shown.rowsBehind("nowhere"), 0);
 }
 
 TEST(Train, ABatchThatIsWrittenAsANumberIsEvaluatedInBatches) {
