@@ -8,6 +8,7 @@
 #include <QTreeWidget>
 #include <algorithm>
 
+#include "core/support/unique_names.h"
 #include "widgets/basic.h"
 #include "widgets/names.h"
 #include "widgets/wrapped_label.h"
@@ -326,7 +327,11 @@ void OutlineView::markSelection() {
 
 QString cellTitle(const std::vector<std::string>& defines, const std::function<bool(const std::string& name)>& isResult) {
   constexpr std::size_t kMost = 3;
-  std::vector<std::string> names = defines;
+  // As they are written: what a loop goes on from and what it leaves are one name.
+  std::vector<std::string> names;
+  for (const std::string& n : defines)
+    if (std::string name(withoutNumber(n)); std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
   const auto parts =
       std::stable_partition(names.begin(), names.end(), [](const std::string& n) { return n.find('.') == std::string::npos; });
   if (parts != names.begin()) names.erase(parts, names.end());

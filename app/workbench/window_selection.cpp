@@ -8,6 +8,7 @@
 
 #include "app/workbench/main_window.h"
 #include "core/document/document.h"
+#include "core/support/unique_names.h"
 #include "core/syntax/derivative_name.h"
 #include "widgets/basic.h"
 #include "widgets/decision_card.h"
@@ -260,7 +261,7 @@ void MainWindow::inspectSelection() {
     revealSelection();
     // What is computed again, "Y#2", is Y; an operator that has no tensor in the notebook has none to show.
     for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
-      for (const std::string& name : {*tensor, tensor->substr(0, tensor->find('#'))})
+      for (const std::string& name : {*tensor, std::string(withoutNumber(*tensor))})
         if (tensorNamed(name)) return inspect(QString::fromStdString(name));
     // A mistake may hide it for now.
     if (m_inspector->pinned() || !m_tab->workspace->missing().empty() || selection.isCalled(m_inspector->tensor().toStdString()))
@@ -335,7 +336,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
         !ofUpdate)
       continue;
     ids.push_back(node.id);
-    if (const auto* t = m_tab->workspace->tensor(node.id.substr(0, node.id.find('#'))); token && t && t->derivative)
+    if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(node.id))); token && t && t->derivative)
       gradients.insert(t->name);
     if (ids.size() > kMostNodes) continue;
     leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(shortName(node.name)),

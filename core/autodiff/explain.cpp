@@ -9,6 +9,7 @@
 
 #include "core/autodiff/reverse.h"
 #include "core/lang/compile.h"
+#include "core/syntax/token.h"
 
 namespace nf {
 namespace {
@@ -71,7 +72,10 @@ double product(const std::vector<std::int64_t>& extents) {
 
 std::string accessText(const Program& program, const GradientTerm& term) {
   const Program& p = bodyAt(program, term.forwardLoops);
-  if (!term.access.valid()) return p[term.tensor].name;
+  const std::string &name = p[term.tensor].name, plain = writtenName(name);
+  // What a loop writes over has a number, which nobody has written; a sum of a derivative is another tensor.
+  const std::string& called = isDerivativeName(plain) ? name : plain;
+  if (!term.access.valid()) return called;
   Operator op = p[term.forward];
   // A loop's operators have the loop's time as an axis where a term is of all its steps.
   if (op.kind == OperatorKind::Loop)
@@ -81,7 +85,9 @@ std::string accessText(const Program& program, const GradientTerm& term) {
     counters.push_back((*at)[loop].counter);
     at = (*at)[loop].body.get();
   }
-  return toText(p, op, term.access, std::move(counters));
+  std::string text = toText(p, op, term.access, std::move(counters));
+  if (const std::string own = quotedName(name); text.starts_with(own + "[")) text.replace(0, own.size(), quotedName(called));
+  return text;
 }
 
 std::string accessAsWritten(const Program& program, const GradientTerm& term, const SourceMap& sources) {

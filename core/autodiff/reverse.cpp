@@ -5,6 +5,7 @@
 
 #include "core/ir/folding.h"
 #include "core/support/assert.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 
@@ -71,12 +72,7 @@ void markSources(const Program& program, std::vector<bool>& marked) {
   }
 }
 
-std::string writtenName(const std::string& name) {
-  const std::size_t mark = name.rfind('#');
-  const bool numbered = mark != std::string::npos && mark + 1 < name.size() && mark > 0 &&
-                        name.find_first_not_of("0123456789", mark + 1) == std::string::npos;
-  return numbered ? name.substr(0, mark) : name;
-}
+std::string writtenName(const std::string& name) { return std::string(withoutNumber(name)); }
 
 Reverse::Reverse(Program& program, ReverseContext& context, std::string of, LoopsAround around)
     : m_program(program), m_context(context), m_of(std::move(of)), m_around(std::move(around)),

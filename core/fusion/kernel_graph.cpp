@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/ir/structural_hash.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 namespace {
@@ -622,9 +623,7 @@ std::optional<KernelGraph::Move> KernelGraph::bestFor(TensorId t, const FusionLi
 
 TensorId KernelGraph::copyTensor(TensorId id) {
   Tensor t = m_program[id];
-  const std::size_t mark = t.name.rfind('#');
-  const bool isCopy = mark != std::string::npos && t.name.find_first_not_of("0123456789", mark + 1) == std::string::npos;
-  const std::string stem = isCopy ? t.name.substr(0, mark) : t.name;
+  const std::string stem(withoutNumber(t.name));
   int& number = m_copies.emplace(stem, 1).first->second;
   std::string fresh;
   do fresh = stem + "#" + std::to_string(++number);

@@ -5,15 +5,11 @@
 #include <set>
 
 #include "core/ir/structural_hash.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 
-std::string originalName(const std::string& name) {
-  const std::size_t mark = name.rfind('#');
-  const bool isCopy =
-      mark != std::string::npos && mark + 1 < name.size() && name.find_first_not_of("0123456789", mark + 1) == std::string::npos;
-  return isCopy ? name.substr(0, mark) : name;
-}
+std::string originalName(const std::string& name) { return std::string(withoutNumber(name)); }
 
 namespace {
 

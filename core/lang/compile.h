@@ -130,8 +130,12 @@ std::optional<CompiledNotebook> soundPart(const CompiledNotebook& notebook, cons
 std::string toText(const Program& program);
 std::string toText(const Program& program, OperatorId op);
 // Some of its operators in this order, without a line end behind the last. What a loop carries keeps its name behind the loop, as long
-// as both stand in one text. `counters`: of the loops around the program, outermost first.
-std::string toText(const Program& program, const std::vector<OperatorId>& operators, std::vector<std::string> counters = {});
+// as both stand in one text. `counters`: of the loops around the program, outermost first. `reserved`: names that nothing within a loop may
+// go by, as those of a notebook that the text is put into.
+std::string toText(const Program& program, const std::vector<OperatorId>& operators, std::vector<std::string> counters = {},
+                   const std::vector<std::string>& reserved = {});
+// The same, each by itself.
+std::vector<std::string> statementTexts(const Program& program, const std::vector<OperatorId>& operators);
 std::string toText(const Program& program, const Operator& op, ExprId expression, std::vector<std::string> counters = {});
 
 }  // namespace nf

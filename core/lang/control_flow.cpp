@@ -63,6 +63,10 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
   }
   std::vector<std::string> assigned;
   assignedNames(ast, s.body, assigned);
+  std::vector<std::pair<std::string, TensorId>> before;
+  for (const std::string& name : assigned)
+    if (const Entity* e = lookup(name); e && e->kind == Entity::Kind::Tensor && e->view.tensor.level == level())
+      before.emplace_back(name, e->view.tensor.id);
   const std::int64_t around = m_copies;
   m_copies = std::max<std::int64_t>(m_copies, 1) * std::max<std::int64_t>(*to - from, 1);
   for (std::int64_t i = from; i < *to && spend(s.span); ++i) {
@@ -90,10 +94,30 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
     close();
     m_scope = outer;
     if (failedSince(errors)) break;
-    if (i + 1 == *to)
-      for (const std::string& name : rebound) nameLast(name);
+    if (i + 1 < *to) continue;
+    for (const auto& [name, id] : before)
+      if (const Entity* e = lookup(name); !e || e->kind != Entity::Kind::Tensor || e->view.tensor.id != id) renumber(name, id);
+    for (const std::string& name : rebound) nameLast(name);
   }
   m_copies = around;
+}
+
+void Elaborator::rename(TensorId id, const std::string& name) {
+  Program& p = program();
+  const std::string before = std::exchange(p.tensors[id.value].name, name);
+  const auto made = std::find_if(p.operators.rbegin(), p.operators.rend(), [&](const Operator& op) { return op.output == id; });
+  if (made != p.operators.rend() && made->name == before) made->name = name;
+  if (level() > 0) return;
+  m_fullNames.insert_or_assign(name, TensorRef{0, id});
+  for (Hint& hint : p.hints) std::replace(hint.tensors.begin(), hint.tensors.end(), before, name);
+}
+
+void Elaborator::renumber(const std::string& name, TensorId before) {
+  const std::string full = level() == 0 ? fullName(name) : name;
+  if (program()[before].name != full) return;
+  rename(before, context().names.earlier(full));
+  context().names.release(full);
+  if (level() == 0) m_fullNames.erase(full);
 }
 
 // `Y.2` becomes `Y` where no tensor is called so; the index still finds it.
@@ -101,13 +125,9 @@ void Elaborator::nameLast(const std::string& name) {
   const Entity* last = lookup(name);
   if (!last || last->kind != Entity::Kind::Tensor || !last->view.fixed.empty() || last->view.tensor.level != level()) return;
   const TensorId id = last->view.tensor.id;
-  Tensor& t = program().tensors[id.value];
+  const Tensor& t = program()[id];
   const std::string full = fullName(name);
-  if (t.kind != TensorKind::Intermediate || !t.name.starts_with(full + ".") || !context().names.take(full)) return;
-  const std::string before = std::exchange(t.name, full);
-  for (Operator& op : program().operators)
-    if (op.output == id && op.name == before) op.name = full;
-  if (level() == 0) m_fullNames.emplace(full, TensorRef{0, id});
+  if (t.kind == TensorKind::Intermediate && t.name.starts_with(full + ".") && context().names.take(full)) rename(id, full);
 }
 
 // ---------------------------------------------------------------- if
@@ -313,6 +333,11 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
       break;
     }
     loop.carried[i].innerOut = last.id;
+    if (last.id == loop.carried[i].innerIn) continue;
+    renumber(carried[i], loop.carried[i].innerIn);
+    if (const Tensor& t = (*body)[last.id];
+        t.kind == TensorKind::Intermediate && t.name.starts_with(carried[i] + "#") && this->context().names.take(carried[i]))
+      rename(last.id, carried[i]);
   }
   loop.invariants = m_contexts.back()->invariants;
   const std::unique_ptr<Context> inside = std::move(m_contexts.back());
@@ -366,6 +391,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     references.push_back(std::move(r));
   }
   for (std::size_t i = 0; i < carried.size(); ++i) {
+    renumber(carried[i], initial[i].id);
     Entity last;
     last.kind = Entity::Kind::LastOf;
     last.loop = id.value;

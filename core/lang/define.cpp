@@ -397,13 +397,6 @@ bool readsOther(const Program& p, const std::string& a, const std::string& b) {
 }
 }  // namespace
 
-// One of two tensors is read by the operator that makes the other, in a step of a loop perhaps. What a derived name reads is not known
-// yet.
-bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
-  const Program& p = m_out.program;
-  return !p.tensorNamed(a).valid() || !p.tensorNamed(b).valid() || lang::readsOther(p, a, b);
-}
-
 namespace {
 // A tensor of a loop's body; `_steps` is what passes keep of all its steps.
 bool isOfLoop(const Program& program, std::string_view name) {
@@ -415,6 +408,14 @@ bool isOfLoop(const Program& program, std::string_view name) {
   });
 }
 }  // namespace
+
+// One of two tensors is read by the operator that makes the other, in a step of a loop perhaps. What a derived name reads is not known
+// yet.
+bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
+  const Program& p = m_out.program;
+  const auto known = [&p](const std::string& name) { return p.tensorNamed(name).valid() || isOfLoop(p, name); };
+  return !known(a) || !known(b) || lang::readsOther(p, a, b);
+}
 
 void Elaborator::hint(const Ast&, const Stmt& s) {
   Hint h;
@@ -431,6 +432,12 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
       }
       // An optimizer's tensor: an evaluation, or another job, has no such kernel.
       if (m_elsewhere.contains(name)) return;
+    }
+    // A pair of a step; what its loop leaves need not be there.
+    if (Entity* e = lookup(name); e && e->kind == Entity::Kind::LastOf && isOfLoop(m_out.program, name)) {
+      noteUse(*e, t.nameSpan, true);
+      h.tensors.push_back(name);
+      continue;
     }
     const std::size_t told = m_out.diagnostics.size();
     const Entity* e = resolve(t.name, t.nameSpan);

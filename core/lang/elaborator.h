@@ -165,6 +165,9 @@ class Elaborator {
   void noteCalls(const ast::Ast& ast, ast::ExprRef value, const Entity& made);
   void noteMeaning(const Entity& entity);
   void nameLast(const std::string& name);  // what a repetition made last, as the name outside
+  void rename(TensorId id, const std::string& name);
+  // The name goes to another tensor of this program: what it meant before is `h#1`, `h#2`.
+  void renumber(const std::string& name, TensorId before);
   // What is in scope and near to it, `others` too.
   std::vector<std::string> suggestions(std::string_view name, std::vector<std::string> others = {}) const;
   // Where a loop around assigns the name and nothing does before it: says so. False: none does.

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "core/lang/compile.h"
 #include "core/lang/elaborator.h"
+#include "core/support/unique_names.h"
 #include "core/syntax/schedule_text.h"
 #include "core/syntax/token.h"
 
@@ -42,7 +44,8 @@ class Printer {
     takeNames();
     for (const DataSet& d : m_program.data) line(dataText(d));
     for (const Tensor& t : m_program.tensors)
-      if (t.kind != TensorKind::Intermediate) line(declarationText(t));
+      if (t.kind != TensorKind::Intermediate)
+        line(declarationText(t, m_names[static_cast<std::size_t>(&t - m_program.tensors.data())]));
     indexDerivatives();
     printOperators();
     while (m_nextDerivative < m_program.derivatives.size()) explicitDerivative();
@@ -53,8 +56,20 @@ class Printer {
     return std::move(m_out);
   }
 
-  std::string some(const std::vector<OperatorId>& operators, std::vector<std::string> counters) {
+  std::vector<std::string> statements(const std::vector<OperatorId>& operators) {
+    std::vector<std::string> list;
+    for (const OperatorId id : operators) {
+      printOperator(id);
+      m_out.pop_back();
+      list.push_back(std::exchange(m_out, {}));
+    }
+    return list;
+  }
+
+  std::string some(const std::vector<OperatorId>& operators, std::vector<std::string> counters,
+                   const std::vector<std::string>& reserved) {
     m_counters = std::move(counters);
+    m_used.insert(reserved.begin(), reserved.end());
     for (const OperatorId id : operators) printOperator(id);
     if (!m_out.empty() && m_out.back() == '\n') m_out.pop_back();
     return std::move(m_out);
@@ -84,6 +99,27 @@ class Printer {
     if (!m_names.empty()) return;
     for (const Tensor& t : m_program.tensors) m_names.push_back(t.name);
     m_used.insert(m_names.begin(), m_names.end());
+    // One name from the start to behind the loop, as it was written: the start of `h` is `h#1` to the program.
+    for (std::size_t i = m_program.operators.size(); i-- > 0;) {
+      if (m_program.operators[i].kind != OperatorKind::Loop) continue;
+      const Loop& loop = m_program[m_program.operators[i].loop];
+      for (std::size_t c = 0; c < loop.carried.size(); ++c) {
+        const auto& [initial, in, out, last] = loop.carried[c];
+        std::string& name = m_names[initial.value];
+        const std::string stem(withoutNumber(name));
+        if (stem == name || !carriedAlone(loop, c, i)) continue;
+        const std::string& behind = last.valid() ? m_names[last.value] : stem;
+        if (last.valid() ? withoutNumber(behind) == stem : m_used.insert(stem).second) name = behind;
+      }
+    }
+  }
+
+  // Nobody asks for the initial value any more once the loop at `op` has begun.
+  bool carriedAlone(const Loop& loop, std::size_t carried, std::size_t op) const {
+    const TensorId initial = loop.carried[carried].initial;
+    for (std::size_t k = 0; k < loop.carried.size(); ++k)
+      if (k != carried && loop.carried[k].initial == initial) return false;
+    return std::ranges::none_of(loop.invariants, [&](const auto& v) { return v.outer == initial; }) && !readLater(initial, op);
   }
 
   void line(const std::string& text) { m_out += m_indent + text + "\n"; }
@@ -151,12 +187,12 @@ class Printer {
     return text + ")";
   }
 
-  static std::string declarationText(const Tensor& t) {
+  static std::string declarationText(const Tensor& t, const std::string& called) {
     std::string text = t.kind == TensorKind::Input   ? "input "
                        : t.kind == TensorKind::Param ? "param "
                        : t.kind == TensorKind::Const ? "const "
                                                      : "state ";
-    text += quotedName(t.name);
+    text += quotedName(called);
     if (!t.shape.empty()) {
       text += "[";
       for (std::size_t i = 0; i < t.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(t.shape[i]);
@@ -545,15 +581,12 @@ class Printer {
     // Carried tensors go by the name of their initial value where nobody asks for that one any more.
     std::vector<std::string> carried;
     for (std::size_t i = 0; i < loop.carried.size(); ++i) {
-      const TensorId initial = loop.carried[i].initial;
-      bool alone = !readLater(initial, id.value) &&
-                   !std::any_of(loop.invariants.begin(), loop.invariants.end(), [&](const auto& v) { return v.outer == initial; });
-      for (std::size_t k = 0; k < loop.carried.size(); ++k) alone = alone && (k == i || loop.carried[k].initial != initial);
-      if (alone) {
+      const TensorId initial = loop.carried[i].initial, last = loop.carried[i].last;
+      if (carriedAlone(loop, i, id.value)) {
         carried.push_back(m_names[initial.value]);
         continue;
       }
-      const std::string name = freshName(m_names[initial.value] + "@carried");
+      const std::string name = last.valid() ? m_names[last.value] : freshName(m_names[initial.value] + "@carried");
       line(quotedName(name) + " = " + nameOf(initial));
       carried.push_back(name);
     }
@@ -671,8 +704,12 @@ class Printer {
 
 std::string toText(const Program& program) { return Printer(program).run(); }
 std::string toText(const Program& program, OperatorId op) { return toText(program, std::vector<OperatorId>{op}); }
-std::string toText(const Program& program, const std::vector<OperatorId>& operators, std::vector<std::string> counters) {
-  return Printer(program).some(operators, std::move(counters));
+std::string toText(const Program& program, const std::vector<OperatorId>& operators, std::vector<std::string> counters,
+                   const std::vector<std::string>& reserved) {
+  return Printer(program).some(operators, std::move(counters), reserved);
+}
+std::vector<std::string> statementTexts(const Program& program, const std::vector<OperatorId>& operators) {
+  return Printer(program).statements(operators);
 }
 std::string toText(const Program& program, const Operator& op, ExprId expression, std::vector<std::string> counters) {
   return Printer(program).expression(op, expression, std::move(counters));

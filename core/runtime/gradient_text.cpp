@@ -12,6 +12,7 @@
 
 #include "core/ir/structural_hash.h"
 #include "core/runtime/execution_plan.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 namespace {
@@ -20,7 +21,7 @@ bool isDerived(const Program& p, std::size_t o, std::size_t forward) {
   return o >= forward || p.operators[o].phase == Phase::Backward;
 }
 
-// Of each tensor: whether the notebook's end has it by its name. What is derived it has not.
+// Of each tensor: whether the notebook's end has it by its name. What is derived it has not, nor what a name meant before.
 std::vector<bool> reached(const CompiledNotebook& notebook, const Program& p, std::size_t forward) {
   // By name at the end of the notebook: what a cell declares, else the first tensor that has it.
   std::unordered_map<std::string_view, TensorId> named;
@@ -31,7 +32,9 @@ std::vector<bool> reached(const CompiledNotebook& notebook, const Program& p, st
   std::vector<bool> reached(p.tensors.size(), false);
   for (std::size_t t = 0; t < p.tensors.size(); ++t) {
     const auto found = named.find(p.tensors[t].name);
-    reached[t] = found != named.end() && found->second == TensorId(t);
+    const std::string_view plain = withoutNumber(p.tensors[t].name);
+    reached[t] =
+        found != named.end() && found->second == TensorId(t) && (plain == p.tensors[t].name || !notebook.tensorSymbol(plain));
   }
   for (std::size_t o = 0; o < p.operators.size(); ++o)
     if (isDerived(p, o, forward))
@@ -94,7 +97,7 @@ void nameAnew(Program& p, const Steps& steps, std::size_t forward, const Compile
   for (const Symbol& s : notebook.symbols) taken.insert(s.name);
   for (const Tensor& t : p.tensors) taken.insert(t.name);
   const auto anew = [&](TensorId t) {
-    const std::string wish = p[t].name + "_again";
+    const std::string wish = std::string(withoutNumber(p[t].name)) + "_again";
     std::string name = wish;
     for (int n = 2; !taken.insert(name).second; ++n) name = wish + std::to_string(n);
     p[t].name = name;
@@ -127,7 +130,9 @@ std::optional<std::string> textBehind(const CompiledNotebook& notebook, const Pr
     Program renamed = p;
     nameAnew(renamed, *steps, forward, notebook);
     for (const TensorId t : steps->constants) text += constantText(renamed[t]);
-    text += toText(renamed, operators) + "\n";
+    std::vector<std::string> notebooks;
+    for (const Symbol& s : notebook.symbols) notebooks.push_back(s.name);
+    text += toText(renamed, operators, {}, notebooks) + "\n";
   } else if (!operators.empty()) {
     text += toText(p, operators) + "\n";
   }

@@ -16,6 +16,7 @@
 #include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 #include "core/runtime/weights_match.h"
+#include "core/support/unique_names.h"
 #include "core/syntax/derivative_name.h"
 
 namespace nf {
@@ -77,10 +78,6 @@ TensorId tensorFor(const CompiledNotebook& notebook, Program& p, const std::stri
   for (const Output& o : p.outputs)
     if (o.name == name) return o.tensor;
   if (const TensorId t = notebook.tensorNamed(name); t.valid()) return t;
-  if (name.ends_with("#1")) {
-    const std::string plain = name.substr(0, name.size() - 2);
-    if (const TensorId t = p.tensorNamed(plain); t.valid() && notebook.tensorSymbol(plain)) return t;
-  }
   if (const Symbol* s = notebook.tensorSymbol(name); s && s->lastOf.valid()) return lastCarried(p, *s);
   const auto derivative = derivativeNames(name);
   if (!derivative || !name.ends_with(')')) return {};
@@ -148,7 +145,7 @@ Result<Program> RunJob::wantedProgram() {
       for (std::size_t t = 0; t < p.tensors.size(); ++t) {
         const std::string& name = p.tensors[t].name;
         const bool shown = std::ranges::any_of(p.outputs, [&](const Output& o) { return o.tensor == TensorId(t); });
-        if (!shown && m_notebook.tensorSymbol(name) && meaningOf(m_notebook, p, name) != TensorId(t)) want(name + "#1");
+        if (!shown && withoutNumber(name) != name && m_notebook.tensorSymbol(withoutNumber(name))) want(name);
       }
       // What calls of the library made: weights, `O.W`.
       for (const Tensor& t : m_notebook.program.tensors)

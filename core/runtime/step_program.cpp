@@ -8,6 +8,7 @@
 #include "core/runtime/evaluation_check.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/prepared.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 namespace {
@@ -25,7 +26,7 @@ class Makes {
   explicit Makes(const Program& program) : m_program(program), m_producers(producers(program)) {}
 
   bool operator()(const std::string& name) const {
-    const std::string whole = name.substr(0, name.find('#'));
+    const std::string whole(m_program.tensorNamed(name).valid() ? name : withoutNumber(name));
     if (const TensorId t = m_program.tensorNamed(whole); t.valid())
       if (m_producers[t.value].valid() || isResult(t)) return true;
     const std::size_t middle = whole.find(")/d(");

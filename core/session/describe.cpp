@@ -551,7 +551,15 @@ void addDefinitions(protocol::Expression& into, const Program& p, const std::vec
   into.definitionCount = static_cast<std::int64_t>(found.size());
   if (found.size() > protocol::Expression::kMostDefinitions) found.resize(protocol::Expression::kMostDefinitions);
   std::sort(found.begin(), found.end());
-  for (const OperatorId id : found) into.definitions.push_back(toText(p, id));
+  // What a loop leaves goes on under the name that it has there.
+  std::vector<OperatorId> all = found;
+  all.insert(all.end(), shown.begin(), shown.end());
+  std::sort(all.begin(), all.end());
+  std::vector<std::string> texts = statementTexts(p, all);
+  into.text.clear();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (std::binary_search(found.begin(), found.end(), all[i])) into.definitions.push_back(std::move(texts[i]));
+    else into.text += texts[i] + "\n";
 }
 
 // `sum[j] x[i, j]` beside other terms of a statement of Y is computed for itself, as Y.sum or Y.sum2.

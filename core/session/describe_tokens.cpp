@@ -22,7 +22,8 @@ TensorId around(const Loop& loop, TensorId inner) {
     if (is(s.inner)) return s.outer;
   for (const Loop::Accumulated& a : loop.accumulated)
     if (is(a.inner)) return a.outer;
-  return carried ? carried->initial : TensorId();
+  // What a step makes and nothing reads behind the loop is not what the loop began with.
+  return carried && carried->innerOut != inner ? carried->initial : TensorId();
 }
 
 // Tensors by their names in the program around all loops.

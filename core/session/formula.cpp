@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/session/loop_names.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 namespace {
@@ -390,7 +391,7 @@ class LoopWriter {
       if (!c.last.valid() || names[c.last].name.starts_with("d(")) continue;
       // What a function's loop carries has the name of the call before its own: Z.h.
       const std::string own = names[c.last].name.substr(0, names[c.last].name.find('\''));
-      const std::string full = program[c.last].name.substr(0, program[c.last].name.find('#'));
+      const std::string full(withoutNumber(program[c.last].name));
       add(line(program, op, names, counters).equal({full.ends_with('.' + own) ? full : own, {}, {}, {}}, names[c.last]));
     }
   }

@@ -11,6 +11,7 @@
 #include "core/runtime/meaning.h"
 #include "core/session/describe.h"
 #include "core/session/jobs.h"
+#include "core/support/unique_names.h"
 #include "core/syntax/derivative_name.h"
 #include "core/tune/tune_program.h"
 
@@ -184,8 +185,8 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   // The first name, which is the one that it is shown by. A number at a name may be another's after an edit: only where there is no other.
   for (protocol::SubgraphInfo& s : answer.subgraphs)
     for (const std::string& made : s.operators) {
-      if (!s.pinTensor.empty() && s.pinTensor.find('#') == std::string::npos) break;
-      const bool numbered = made.find('#') != std::string::npos;
+      if (!s.pinTensor.empty() && withoutNumber(s.pinTensor) == s.pinTensor) break;
+      const bool numbered = withoutNumber(made) != made;
       if (makers.at(made).size() == 1 && (!numbered || s.pinTensor.empty())) s.pinTensor = made;
     }
   // Shares are of what the last run has tried, also where a trial of it was on record.

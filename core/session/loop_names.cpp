@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "core/support/unique_names.h"
+
 namespace nf {
 namespace {
 
-std::string stemOf(const std::string& name) { return name.substr(0, name.find('#')); }
+std::string stemOf(const std::string& name) { return std::string(withoutNumber(name)); }
 
 // "d(L)/d(" and the "h#2" and ")#1" of d(L)/d(h#2)#1.
 struct Partial {
@@ -100,7 +102,8 @@ std::optional<FormulaName> LoopNames::stackedOf(const Loop& loop, const Loop::St
 // "d(L)/d(h#2)" begins a loop that carries d(L)/d(h).
 bool LoopNames::isCarriedBy(const std::string& name, const Loop& loop, const Loop::Carried& carried) const {
   const auto partial = partialOf(name);
-  return (partial && partial->behind == ")" ? partial->before + stemOf(partial->by) + ")" : name) == carriedName(loop, carried);
+  return (partial && partial->behind == ")" ? partial->before + stemOf(partial->by) + ")" : stemOf(name)) ==
+         carriedName(loop, carried);
 }
 
 void LoopNames::place(const Program& program, const std::vector<std::string>& counters) {

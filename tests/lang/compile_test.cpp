@@ -358,10 +358,14 @@ TEST(Compile, BatchIsDecidedByTheCallerThenSetThenTrainThenLet) {
   EXPECT_EQ(compiled(text, wrong).diagnostics.at(0).code, "unknown-set");
 }
 
+// A name is that of the tensor that it means in the end; what it meant before the repetition has a number.
 TEST(Compile, RepeatRebindsAndIndexesNames) {
-  const auto c = clean("input X[2, 3]\nH = X * 1\nrepeat i in 0..3 {\n  Z = H * 2\n  H = linear(Z, 3)\n}\nshow H, Z.1, H.2.W\n");
+  const auto c =
+      clean("input X[2, 3]\nH = X * 1\nrepeat i in 0..3 {\n  Z = H * 2\n  H = linear(Z, 3)\n}\nshow H, Z.1, H.2.W, H.1\n");
   EXPECT_TRUE(c.program.tensorNamed("H.0.W").valid());
-  EXPECT_EQ(c.program[c.program.outputs[0].tensor].name, "H.2");
+  EXPECT_EQ(c.program[c.program.outputs[0].tensor].name, "H");
+  EXPECT_EQ(c.program[c.program.operators[0].output].name, "H#1");
+  EXPECT_EQ(c.program.operators[0].name, "H#1");
   EXPECT_EQ(c.program[c.program.outputs[1].tensor].name, "Z.1");
   EXPECT_EQ(c.tensorNamed("H"), c.program.outputs[0].tensor);
 }
@@ -383,8 +387,30 @@ TEST(Compile, AfterARepetitionItsLastValueHasThePlainName) {
 
 TEST(Compile, ANameMeansWhatItsLoopLeft) {
   const auto c = clean("input X[4, 3]\nconst h[3] = 0\nfor t in 0..4 { h[i] = h[i] + X[t, i] }\nY[i] = h[i] * 2\nhint fuse h, Y\n");
-  EXPECT_EQ(c.program[c.tensorNamed("h")].name, "h#2");
+  EXPECT_EQ(c.program[c.tensorNamed("h")].name, "h");
+  EXPECT_EQ(c.program[c.program.loops[0].carried[0].last].name, "h");
+  EXPECT_EQ(c.program[c.program.loops[0].carried[0].initial].name, "h#1");
   EXPECT_EQ(c.tensorNamed("Y"), c.program.tensorNamed("Y"));
+}
+
+// The rule holds in bodies, for names that nothing reads behind the loop, and with several loops; hints follow.
+TEST(Compile, WhatANameMeantBeforeHasANumber) {
+  const auto c = clean(
+      "input X[4, 3]\nh[i] = X[0, i] + 1\ng[i] = X[1, i] * h[i]\nconst c[3] = 0\nhint fuse h, g\n"
+      "for t in 0..4 {\n  c[i] = h[i] * c[i]\n  h[i] = h[i] + X[t, i]\n}\nfor t in 0..2 { h[i] = h[i] * 2 + g[i] }\nY[i] = h[i] * "
+      "2\n");
+  const Program& p = c.program;
+  ASSERT_EQ(p.loops.size(), 2u);
+  const Loop &first = p.loops[0], &second = p.loops[1];
+  EXPECT_EQ(p[first.carried[1].initial].name, "h#1");
+  EXPECT_EQ(p[first.carried[1].last].name, "h#2");
+  EXPECT_EQ(p[second.carried[0].last].name, "h");
+  EXPECT_EQ(p[first.carried[0].initial].name, "c#1");
+  EXPECT_FALSE(p.tensorNamed("c").valid());
+  EXPECT_EQ((*first.body)[first.carried[1].innerIn].name, "h#1");
+  EXPECT_EQ((*first.body)[first.carried[1].innerOut].name, "h");
+  EXPECT_EQ(p.hints[0].tensors, (std::vector<std::string>{"h#1", "g"}));
+  EXPECT_EQ(toText(p).find("c#"), std::string::npos) << toText(p);
 }
 
 TEST(Compile, AHintNamesAPairOfAStep) {
@@ -403,8 +429,8 @@ TEST(Compile, ADerivativeIsOfWhatItsNamesMean) {
       "param H[3] = zeros()\nloss S = sum[i] H[i]^2\nG = d(S)/d(H)\nrepeat 2 { H = H * 2 }\nloss T = sum[i] H[i]^2\n"
       "show d(T)/d(H), G\n");
   ASSERT_EQ(c.program.derivatives.size(), 2u);
-  EXPECT_EQ(c.program[c.program.derivatives[0].wrt].name, "H");
-  EXPECT_EQ(c.program[c.program.derivatives[1].wrt].name, "H.1");
+  EXPECT_EQ(c.program[c.program.derivatives[0].wrt].name, "H#1");
+  EXPECT_EQ(c.program[c.program.derivatives[1].wrt].name, "H");
 }
 
 // One shape in both programs, and mistakes of both are told.
@@ -560,9 +586,9 @@ TEST(Compile, ALoopsCellDefinesWhatTheLoopMakes) {
     return names;
   };
   ASSERT_EQ(c.cells.size(), 3u);
-  EXPECT_EQ(defined(0), (std::vector<std::string>{"R", "h", "h#2"}));
+  EXPECT_EQ(defined(0), (std::vector<std::string>{"R", "h#1", "h"}));
   EXPECT_EQ(defined(1), (std::vector<std::string>{"S"}));
-  for (const std::string& name : defined(2)) EXPECT_NE(name, "h#2");
+  for (const std::string& name : defined(2)) EXPECT_NE(name, "h");
 }
 
 // A step's tensors are no mistake where no step is made, or where another `train` makes it: what reads them is left out.

@@ -65,6 +65,13 @@ TEST_P(GradientTextTest, IsRunAsPrinted) {
     EXPECT_EQ(made->whole, c.alone) << made->text;
     const std::string name = made->differentiated.program[made->result].name;
     const std::string printed = made->whole ? made->text : c.text + "\n# %%\n" + made->text;
+    if (!made->whole) {
+      const CompiledNotebook both = compileNotebook({"test.nf", NF_SOURCE_DIR "/examples", printed}, compile);
+      for (const Symbol& s : notebook.symbols)
+        if (s.tensor.valid() && !s.inside) {
+          EXPECT_EQ(both.tensorNamed(s.name), s.tensor) << s.name << " is another one behind\n" << made->text;
+        }
+    }
     const auto again = valueOf(*context, printed, name, made->whole ? std::map<std::string, std::string>{} : c.sets);
     // A scalar's derivative is the notebook's own to ask for; of others a loss with the same seed is.
     const bool scalar = notebook.program[of].shape.empty();

@@ -20,6 +20,7 @@ TEST(CellTitle, NamesWhatAPersonNamedAndNotItsParts) {
   EXPECT_EQ(cellTitle({"A", "B", "L.P.M", "L.P.S", "L.P", "C", "L", "accuracy"}, isResult), "L, accuracy, A, ...");
   EXPECT_EQ(cellTitle({"A", "B", "L"}, isResult), "A, B, L");
   EXPECT_EQ(cellTitle({"X.a", "X.b", "X.c", "X.d"}, isResult), "X.a, X.b, X.c, ...") << "there is nothing else to name it by";
+  EXPECT_EQ(cellTitle({"h#1", "c#1", "h.W", "h", "Score"}, isResult), "h, c, Score") << "as they are written";
   EXPECT_EQ(cellTitle({}, isResult), "");
 }
 
