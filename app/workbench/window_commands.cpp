@@ -639,6 +639,8 @@ void MainWindow::openPalette(bool everything) {
   std::vector<CommandPalette::Entry> entries;
   if (everything) {
     for (const auto& s : m_tab->workspace->analysis().symbols) {
+      // A gradient that has a name is one row, below.
+      if (const auto* t = m_tab->workspace->tensor(s.name); t && t->derivative) continue;
       const bool function = s.kind == protocol::SymbolKind::Function;
       entries.push_back({function ? QStringLiteral("function") : QStringLiteral("tensor"), QString::fromStdString(s.name),
                          QString::fromStdString(s.definition.source.empty() ? s.detail : s.definition.source).left(28),

@@ -245,7 +245,7 @@ TEST_F(Reading, TheReportIsWrittenByTheCommandLine) {
   window->notebook()->followDocument();
   EXPECT_TRUE(exported("wrong.html").isEmpty());
   EXPECT_EQ(window->messages()->text(),
-            "The report was not written: a mistake in cell 1, line 1 keeps it from being made, there is no tensor `nowhere`");
+            "The report was not written: a mistake in cell 1, line 1 keeps it from being made, `nowhere` is not defined");
   const auto buttons = window->messages()->buttons();
   ASSERT_FALSE(buttons.isEmpty());
   EXPECT_EQ(window->messages()->answers().front(), "Go to cell 1, line 1");
