@@ -40,6 +40,33 @@ QString significant(double value, int digits) {
 }
 
 namespace {
+// A number and the ends of its interval are written by one reckoning, so that rounding puts none of them on the other side of another.
+struct Unit {
+  QString name;
+  double times = 1, over = 1;
+  QString number(double value) const { return significant(value * times / over); }
+  QString text(double value) const { return number(value) + QLatin1Char(' ') + name; }
+  QString interval(double low, double high) const { return QStringLiteral("[%1, %2]").arg(number(low), number(high)); }
+};
+
+Unit timeUnit(double us) {
+  const double size = std::abs(us);
+  if (us < 1 && us > 0) return {QStringLiteral("ns"), 1e3, 1};
+  return size < 1e3   ? Unit{QStringLiteral("µs"), 1, 1}
+         : size < 1e6 ? Unit{QStringLiteral("ms"), 1, 1e3}
+                      : Unit{QStringLiteral("s"), 1, 1e6};
+}
+
+Unit rateUnit(double rate, const QString& name) {
+  Unit unit{name};
+  for (const char* prefix : {"k", "M", "G", "T", "P"}) {
+    if (std::abs(rate) / unit.over < 1000) break;
+    unit.over *= 1000;
+    unit.name = QLatin1String(prefix) + name;
+  }
+  return unit;
+}
+
 QString scaled(double value, double base, std::initializer_list<const char*> units) {
   auto unit = units.begin();
   while (std::abs(value) >= base && unit + 1 != units.end()) value /= base, ++unit;
@@ -48,16 +75,8 @@ QString scaled(double value, double base, std::initializer_list<const char*> uni
 }  // namespace
 
 QString bytesText(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"}); }
-QString flopsText(double flops, const QString& unit) {
-  double value = flops;
-  const char* prefixes[] = {"", "k", "M", "G", "T", "P"};
-  int i = 0;
-  while (std::abs(value) >= 1000 && i < 5) value /= 1000, ++i;
-  return significant(value) + QLatin1Char(' ') + QLatin1String(prefixes[i]) + unit;
-}
-QString microsecondsText(double us) {
-  return us < 1 && us > 0 ? significant(us * 1000) + QStringLiteral(" ns") : scaled(us, 1000, {"µs", "ms", "s"});
-}
+QString flopsText(double flops, const QString& unit) { return rateUnit(flops, unit).text(flops); }
+QString microsecondsText(double us) { return timeUnit(us).text(us); }
 QString microsecondsText(std::optional<double> us) { return us ? microsecondsText(*us) : QStringLiteral("–"); }
 QString secondsText(double s) {
   if (s < 1) return microsecondsText(s * 1e6);
@@ -85,20 +104,24 @@ QString constantsText(const protocol::DeviceConstants& k) {
            microsecondsText(k.launchSeconds * 1e6));
 }
 
-QString noiseText(double value, const protocol::Interval& i) {
-  if (i.samples <= 0) return {};
-  const double scale = std::pow(1000.0, std::floor(std::log10(std::max(value, 1e-300)) / 3));
-  return QStringLiteral("[%1, %2]  n = %3").arg(significant(i.low / scale), significant(i.high / scale)).arg(i.samples);
+namespace {
+QString noiseText(const Unit& unit, double low, double high, std::int64_t samples) {
+  return samples > 0 ? QStringLiteral("%1  n = %2").arg(unit.interval(low, high)).arg(samples) : QString();
+}
+}  // namespace
+
+QString rateNoise(double rate, const protocol::Interval& i) { return noiseText(rateUnit(rate, {}), i.low, i.high, i.samples); }
+QString secondsNoise(double seconds, const protocol::Interval& i) {
+  return noiseText(timeUnit(seconds * 1e6), i.low * 1e6, i.high * 1e6, i.samples);
 }
 
 QStringList constantLines(const protocol::DeviceConstants& k) {
-  const auto line = [](const QString& text, double value, const protocol::Interval& i) {
-    const QString noise = noiseText(value, i);
+  const auto line = [](const QString& text, const QString& noise) {
     return noise.isEmpty() ? text : text + QStringLiteral("  ") + noise;
   };
-  return {line(QStringLiteral("P_d ") + flopsText(k.bandwidth, QStringLiteral("B/s")), k.bandwidth, k.bandwidthInterval),
-          line(QStringLiteral("P_c ") + flopsText(k.flopRate, QStringLiteral("FLOP/s")), k.flopRate, k.flopInterval),
-          line(QStringLiteral("L ") + microsecondsText(k.launchSeconds * 1e6), k.launchSeconds, k.launchInterval)};
+  return {line(QStringLiteral("P_d ") + flopsText(k.bandwidth, QStringLiteral("B/s")), rateNoise(k.bandwidth, k.bandwidthInterval)),
+          line(QStringLiteral("P_c ") + flopsText(k.flopRate, QStringLiteral("FLOP/s")), rateNoise(k.flopRate, k.flopInterval)),
+          line(QStringLiteral("L ") + microsecondsText(k.launchSeconds * 1e6), secondsNoise(k.launchSeconds, k.launchInterval))};
 }
 
 QString scopeText(const protocol::DeviceConstants& k, std::int64_t ofThreads) {
@@ -489,37 +512,17 @@ QString plainCodeText(const QString& text) {
   return QString(text).replace(sign, QStringLiteral("\u201c\\1\u201d")).remove(QLatin1Char('`'));
 }
 
-namespace {
-
-struct TimeUnit {
-  QString name;
-  double scale;  // of microseconds
-};
-
-TimeUnit unitOf(double us) {
-  const QString name = microsecondsText(us).section(QLatin1Char(' '), 1);
-  return {name, name == QLatin1String("ns") ? 1e3 : name == QLatin1String("ms") ? 1e-3 : name == QLatin1String("s") ? 1e-6 : 1};
-}
-
-QString bracketed(double lowUs, double highUs, double scale) {
-  return QStringLiteral("[%1, %2]").arg(significant(lowUs * scale), significant(highUs * scale));
-}
-
-}  // namespace
-
-QString microsecondsText(double us, double highUs) {
-  const TimeUnit unit = unitOf(std::max(us, highUs));
-  return significant(us * unit.scale) + QLatin1Char(' ') + unit.name;
-}
+QString microsecondsText(double us, double highUs) { return timeUnit(std::max(us, highUs)).text(us); }
 
 QString intervalText(double lowUs, double highUs, double us) {
-  const TimeUnit unit = unitOf(std::max(us, highUs));
-  return bracketed(lowUs, highUs, unit.scale) + QLatin1Char(' ') + unit.name;
+  const Unit unit = timeUnit(std::max(us, highUs));
+  return unit.interval(lowUs, highUs) + QLatin1Char(' ') + unit.name;
 }
 
 QString measuredText(double us, std::optional<double> lowUs, std::optional<double> highUs) {
   if (!lowUs || !highUs) return microsecondsText(us);
-  return microsecondsText(us, *highUs) + QLatin1Char(' ') + bracketed(*lowUs, *highUs, unitOf(std::max(us, *highUs)).scale);
+  const Unit unit = timeUnit(std::max(us, *highUs));
+  return unit.text(us) + QLatin1Char(' ') + unit.interval(*lowUs, *highUs);
 }
 
 void setGreyed(QWidget* widget, bool greyed) {

@@ -35,8 +35,9 @@ QString significant(double value, int digits = 3);          // minus as U+2212 i
 
 // The constants of a device by the terms of Equation 4, and what they are of: "cpu, 1 of 2 threads".
 QString constantsText(const protocol::DeviceConstants& constants);  // "P_d 5.49 GB/s  ·  P_c 118 GFLOP/s  ·  L 202 ns"
-// "[5.41, 5.62]  n = 64", in the unit that the value is written in; empty: no interval is known
-QString noiseText(double value, const protocol::Interval& interval);
+// "[5.41, 5.62]  n = 64", in the unit that the value is written in by flopsText, by microsecondsText; empty: no interval is known
+QString rateNoise(double rate, const protocol::Interval& interval);
+QString secondsNoise(double seconds, const protocol::Interval& interval);
 // A line each, with its interval where one is known.
 QStringList constantLines(const protocol::DeviceConstants& constants);
 QString scopeText(const protocol::DeviceConstants& constants, std::int64_t ofThreads = 0);

@@ -61,6 +61,13 @@ int score(const QString& text, const QString& wish) {
   return cost;
 }
 
+int leastScore(const CommandPalette::Entry& entry, const QString& wish) {
+  int least = score(entry.text, wish);
+  for (const QString& name : entry.names)
+    if (const int cost = score(name, wish); cost >= 0 && (least < 0 || cost < least)) least = cost;
+  return least;
+}
+
 }  // namespace
 
 CommandPalette::CommandPalette(const Theme* theme, QWidget* parent)
@@ -108,7 +115,7 @@ void CommandPalette::filter() {
   m_list->clear();
   std::vector<std::pair<int, std::size_t>> order;
   for (std::size_t i = 0; i < m_entries.size(); ++i)
-    if (const int cost = score(m_entries[i].text, m_field->text()); cost >= 0) order.emplace_back(cost, i);
+    if (const int cost = leastScore(m_entries[i], m_field->text()); cost >= 0) order.emplace_back(cost, i);
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [cost, i] : order) {
     auto* item = new QListWidgetItem(m_entries[i].text, m_list);

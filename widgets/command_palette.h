@@ -21,6 +21,7 @@ class CommandPalette : public QFrame {
   struct Entry {
     QString icon, text, detail;
     std::function<void()> run;
+    QStringList names = {};  // by which it is found, too
   };
   void open(const QString& placeholder, std::vector<Entry> entries);
   QLineEdit* field() const { return m_field; }

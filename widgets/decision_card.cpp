@@ -13,6 +13,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/fusion_model.h"
+#include "widgets/keep_focus.h"
 #include "widgets/names.h"
 
 namespace nf {
@@ -374,13 +375,13 @@ bool DecisionCard::comparing() const { return !m_measure->isEnabled(); }
 bool DecisionCard::intervals() const { return m_intervals->count() > 0; }
 
 void DecisionCard::setComparing() {
-  m_measure->setEnabled(false);
+  setUsable(m_measure, false);
   m_noise->setText(tr("Measuring both ways in turn"));
 }
 
 void DecisionCard::setComparison(const Comparison& k) {
   if (k.producer != m_producer || k.consumer != m_consumer) return;
-  m_measure->setEnabled(true);
+  setUsable(m_measure, true);
   clearIntervals();
   m_intervals->addWidget(new Intervals(m_theme, k.apart, k.fused));
   m_what->setDetail(tr("µs on %1, %2 pairs").arg(QString::fromStdString(k.device)).arg(k.saving.samples.size()));
@@ -422,7 +423,7 @@ void DecisionCard::setComparison(const Comparison& k) {
 QString DecisionCard::measured() const { return m_measured->isHidden() ? QString() : m_measured->text(); }
 
 void DecisionCard::setComparisonFailed(const QString& message) {
-  m_measure->setEnabled(true);
+  setUsable(m_measure, true);
   m_noise->setText(tr("Not measured: %1").arg(message));
 }
 
@@ -461,7 +462,7 @@ void DecisionCard::clear() {
 }
 
 void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const DeviceConstants& device, Document::FusionHint hint) {
-  if (d.producer != m_producer || d.consumer != m_consumer) m_measure->setEnabled(true);
+  if (d.producer != m_producer || d.consumer != m_consumer) setUsable(m_measure, true);
   clearIntervals();
   m_producer = d.producer, m_consumer = d.consumer;
   m_fused = d.state == FusionState::Accepted || d.state == FusionState::Forced;

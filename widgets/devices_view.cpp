@@ -26,9 +26,7 @@ constexpr double kWide = 0.2;
 
 bool isWide(double value, const protocol::Interval& i) { return i.samples > 0 && i.high - i.low > kWide * value; }
 
-QString noiseOf(double value, const protocol::Interval& i) {
-  return i.samples > 0 ? noiseText(value, i) : DevicesView::tr("interval not known");
-}
+QString known(const QString& noise) { return noise.isEmpty() ? DevicesView::tr("interval not known") : noise; }
 
 // A measured constant: the number large, what it is and how far it may be off below it.
 QWidget* figure(const Theme* theme, const QString& value, const QString& name, const QString& noise, const QString& note) {
@@ -223,17 +221,18 @@ QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
     row->setContentsMargins(24, 0, 0, 4);
     row->setSpacing(48);
     auto* bandwidth = figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"),
-                             noiseOf(k.bandwidth, k.bandwidthInterval), {});
+                             known(rateNoise(k.bandwidth, k.bandwidthInterval)), {});
     m_ages.push_back({bandwidth->findChild<QLabel*>(QStringLiteral("note")), k.measuredSecondsAgo});
     row->addWidget(bandwidth);
-    row->addWidget(figure(
-        m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"), noiseOf(k.flopRate, k.flopInterval),
-        k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));
+    row->addWidget(
+        figure(m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"),
+               known(rateNoise(k.flopRate, k.flopInterval)),
+               k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));
     row->addWidget(figure(m_theme, microsecondsText(k.launchSeconds * 1e6), tr("L, one launch"),
-                          noiseOf(k.launchSeconds, k.launchInterval), QString()));
+                          known(secondsNoise(k.launchSeconds, k.launchInterval)), QString()));
     if (k.l2Bandwidth > 0)
       row->addWidget(figure(m_theme, flopsText(k.l2Bandwidth, QStringLiteral("B/s")), tr("L2 bandwidth"),
-                            noiseOf(k.l2Bandwidth, k.l2Interval), QString()));
+                            known(rateNoise(k.l2Bandwidth, k.l2Interval)), QString()));
     row->addStretch(1);
     box->addLayout(row);
     QStringList shaky;

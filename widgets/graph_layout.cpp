@@ -784,12 +784,11 @@ GraphLayout placeOnPlan(const GraphPage& graph, const GraphPage& plan, const Gra
     taken.push_back(rect);
     out.bounds |= rect;
   }
-  // A group is there where a member of it is; its outline is drawn once it is fused.
+  // A group is there where a member of it is, once it is fused.
   out.groups.resize(graph.groups.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
     if (const int g = out.groupOf[i]; g >= 0 && at(g) < planned.groups.size() && at(g) < out.groups.size()) {
-      const auto& group = planned.groups[at(g)];
-      if (group.closed || graph.stage == plan.stage) out.groups[at(g)] = group;
+      if (graph.stage == plan.stage) out.groups[at(g)] = planned.groups[at(g)];
     }
   markDrawn(out);
   out.routes = Router(out).run();

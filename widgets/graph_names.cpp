@@ -43,4 +43,28 @@ QStringList captionsOf(const GraphPage& graph) {
   return captions;
 }
 
+std::vector<std::string> nodesOf(const SubgraphInfo& kernel) {
+  return kernel.loop.empty() ? kernel.operators : std::vector<std::string>{kernel.loop};
+}
+
+QStringList kernelNames(const std::vector<SubgraphInfo>& kernels) {
+  std::vector<QStringList> wordings;
+  for (const SubgraphInfo& k : kernels) {
+    const QString name = QString::fromStdString(k.name), whole = derivativeText(name);
+    wordings.push_back(
+        {shortName(name), whole, k.loop.empty() ? whole : QObject::tr("%1 in the loop of %2").arg(whole, shortName(k.loop))});
+  }
+  std::vector<std::map<QString, int>> counts(3);
+  for (const QStringList& w : wordings)
+    for (std::size_t i = 0; i < counts.size(); ++i) ++counts[i][w[static_cast<qsizetype>(i)]];
+  QStringList names;
+  std::map<QString, int> before;
+  for (const QStringList& w : wordings) {
+    std::size_t i = 0;
+    while (i < counts.size() && counts[i][w[static_cast<qsizetype>(i)]] > 1) ++i;
+    names << (i < counts.size() ? w[static_cast<qsizetype>(i)] : QStringLiteral("%1 (%2)").arg(w.back()).arg(++before[w.back()]));
+  }
+  return names;
+}
+
 }  // namespace nf

@@ -3,6 +3,7 @@
 #include <QString>
 #include <QStringList>
 #include <string>
+#include <vector>
 
 #include "core/protocol/values.h"
 
@@ -18,5 +19,10 @@ bool isAgain(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 QString nodeName(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 // What it computes, the first time or again.
 std::string tensorOf(const protocol::GraphPage& graph, const protocol::GraphNode& node);
+
+// Where the graph has the kernel: the operators of a loop's body are in no graph, and may have the names of others that are.
+std::vector<std::string> nodesOf(const protocol::SubgraphInfo& kernel);
+// What lists call the kernels, no two of them alike: the short name, with the loss, the loop or a number where another has that one, too.
+QStringList kernelNames(const std::vector<protocol::SubgraphInfo>& kernels);
 
 }  // namespace nf

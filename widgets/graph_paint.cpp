@@ -92,7 +92,6 @@ QString GraphView::factsOf(int index) const {
   int members = 0;
   for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i) members += m_layout.groupOf[i] == index && !m_layout.nodes[i].pill;
   const QString operators = counted(members, tr("operator"), tr("operators"));
-  if (!m_plan || m_graph.stage != m_plan->stage) return operators;
   QStringList facts;
   if (group.kernels > 1 || !closed) facts << counted(group.kernels, tr("kernel"), tr("kernels"));
   std::optional<double> us = group.us;

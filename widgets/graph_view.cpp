@@ -56,7 +56,8 @@ constexpr std::size_t kLarge = 3000;  // nodes: laid out beside the main thread
 constexpr std::size_t kEarlierPlans = 8;
 }  // namespace
 
-GraphLayoutOptions GraphView::options() const { return {m_previous, m_closed}; }
+// Groups come to be at the stage of the plan: at an earlier one none is closed.
+bool GraphView::standsOnOpen(const GraphPage& graph) const { return graph.stage != m_plan->stage && !m_closed.empty(); }
 
 void GraphView::setPlan(GraphPage plan) {
   if (m_plan && sameBoxes(plan, *m_plan)) {
@@ -79,6 +80,8 @@ void GraphView::setPlan(GraphPage plan) {
   }
   m_plan = std::make_shared<const GraphPage>(std::move(plan));
   m_planned.reset();
+  m_open.reset();
+  m_away.reset();
   m_back.reset();
   // What is taken back looks as it did before it was done.
   for (const Earlier& e : m_earlier)
@@ -98,22 +101,25 @@ void GraphView::setGraph(GraphPage graph) {
 
 void GraphView::place() {
   const auto generation = ++m_generation;
+  const bool open = standsOnOpen(m_coming);
+  auto& known = open ? m_open : m_planned;
+  const GraphLayoutOptions wishes{m_previous, open ? std::set<std::string>() : m_closed};
   if (m_plan->nodes.size() < kLarge && m_coming.nodes.size() < kLarge) {
-    if (!m_planned) m_planned = std::make_shared<const GraphLayout>(layOutGraph(*m_plan, options()));
-    GraphLayout layout = placeOnPlan(m_coming, *m_plan, *m_planned);
+    if (!known) known = std::make_shared<const GraphLayout>(layOutGraph(*m_plan, wishes));
+    GraphLayout layout = placeOnPlan(m_coming, *m_plan, *known);
     m_graph = m_coming;
     return adopt(std::move(layout));
   }
   // A large one is laid out beside the main thread; until then the old one stays.
   QThreadPool::globalInstance()->start([self = QPointer<GraphView>(this), graph = std::make_shared<const GraphPage>(m_coming),
-                                        plan = m_plan, known = m_planned, wishes = options(), generation] {
+                                        plan = m_plan, known, wishes, open, generation] {
     const auto planned = known ? known : std::make_shared<const GraphLayout>(layOutGraph(*plan, wishes));
     auto layout = std::make_shared<GraphLayout>(placeOnPlan(*graph, *plan, *planned));
     QMetaObject::invokeMethod(
         self,
-        [self, graph, planned, layout, generation] {
+        [self, graph, planned, layout, open, generation] {
           if (!self || self->m_generation != generation) return;
-          self->m_planned = planned;
+          (open ? self->m_open : self->m_planned) = planned;
           self->m_graph = *graph;
           self->adopt(std::move(*layout));
         },
@@ -123,6 +129,7 @@ void GraphView::place() {
 
 void GraphView::adopt(GraphLayout layout) {
   m_outdated = m_graph.revision < m_revision;
+  const bool onOpen = standsOnOpen(m_graph), otherSheet = std::exchange(m_onOpen, onOpen) != onOpen;
   m_layout = std::move(layout);
   m_captions = captionsOf(m_graph);
   m_in.assign(m_graph.nodes.size(), {});
@@ -137,12 +144,18 @@ void GraphView::adopt(GraphLayout layout) {
   QPointF moved;
   int common = 0;
   for (std::size_t i = 0; i < m_plan->nodes.size(); ++i)
-    if (const auto was = m_previous.find(m_plan->nodes[i].id); was != m_previous.end() && !m_planned->nodes[i].hidden)
-      moved += m_planned->nodes[i].rect.topLeft() - was->second, ++common;
+    if (const auto was = m_previous.find(m_plan->nodes[i].id); was != m_previous.end() && !sheet()->nodes[i].hidden)
+      moved += sheet()->nodes[i].rect.topLeft() - was->second, ++common;
   if (common > 0) m_offset -= moved / common * m_scale;
   const bool planned = !m_previous.empty();
   m_previous.clear();
   relate();
+  if (otherSheet && m_fitted) {
+    const auto back = std::exchange(m_away, {{m_offset, m_scale}});
+    if (back) std::tie(m_offset, m_scale) = *back;
+    else if (!m_moved) settle();
+    Q_EMIT zoomChanged(m_scale);
+  }
   if (planned && m_fitted && !m_moved) {
     if (m_back) {
       std::tie(m_offset, m_scale) = *m_back;
@@ -161,7 +174,7 @@ void GraphView::toggleGroup(int group) {
   if (group < 0 || !m_planned || static_cast<std::size_t>(group) >= m_planned->groups.size()) return;
   const auto at = static_cast<std::size_t>(group);
   const QRectF before = m_planned->groups[at].rect;
-  if (before.isNull()) return;
+  if (before.isNull() || at >= m_layout.groups.size() || m_layout.groups[at].rect.isNull()) return;
   const std::string key = m_plan->groups[at].nodes.front();
   if (!m_closed.erase(key)) m_closed.insert(key);
   m_planned.reset();
@@ -189,6 +202,8 @@ void GraphView::reset() {
   m_previous.clear();
   m_plan.reset();
   m_planned.reset();
+  m_open.reset();
+  m_away.reset();
   m_earlier.clear();
   m_closed.clear();
   m_chosen.clear();
@@ -205,13 +220,14 @@ void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_totalUs = 0;
   bool all = true;
   for (const SubgraphInfo& s : subgraphs) {
-    m_steps.insert(s.operators.begin(), s.operators.end());
-    if (!s.loop.empty()) m_steps.insert(s.loop);
+    const std::vector<std::string> nodes = nodesOf(s);
+    m_steps.insert(nodes.begin(), nodes.end());
     all = all && (s.us || s.callsPerStep == 0);
     if (!s.us) continue;
     m_totalUs += *s.us * static_cast<double>(s.callsPerStep);
-    for (const std::string& op : s.operators) m_stepUs[op] = *s.us;
-    if (!s.loop.empty()) m_stepUs[s.loop] += *s.us * static_cast<double>(s.callsPerStep);
+    for (const std::string& node : nodes)
+      if (s.loop.empty()) m_stepUs[node] = *s.us;
+      else m_stepUs[node] += *s.us * static_cast<double>(s.callsPerStep);
   }
   if (!all) m_totalUs = 0;
   update();
@@ -332,9 +348,9 @@ void GraphView::showFirst() {
 
 // No room stays empty on one side while the other side hides something.
 void GraphView::settle() {
-  if (!m_planned || m_planned->bounds.isNull()) return;
+  if (!sheet() || sheet()->bounds.isNull()) return;
   constexpr double kBeside = 20, kAbove = 14;
-  const QRectF all(toWidget(m_planned->bounds.topLeft()), m_planned->bounds.size() * m_scale);
+  const QRectF all(toWidget(sheet()->bounds.topLeft()), sheet()->bounds.size() * m_scale);
   const auto shift = [](double first, double last, double from, double to) {
     const bool fits = last - first <= to - from;
     if (fits ? first < from : first > from) return from - first;
@@ -436,7 +452,7 @@ std::vector<std::size_t> GraphView::found(const QString& text) const {
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
     int rank = kRanks;
     const QString full = QString::fromStdString(m_graph.nodes[i].name);
-    for (const QString& name : {full, shortName(full)}) {
+    for (const QString& name : spellings(full)) {
       if (name == text) rank = 0;
       else if (name.compare(text, Qt::CaseInsensitive) == 0) rank = std::min(rank, 1);
       else if (name.startsWith(text, Qt::CaseInsensitive)) rank = std::min(rank, 2);

@@ -87,7 +87,8 @@ class GraphView : public QWidget {
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);
   void adopt(GraphLayout layout);
   void place();  // lays the plan out where that is not done, puts the graph on it
-  GraphLayoutOptions options() const;
+  bool standsOnOpen(const protocol::GraphPage& graph) const;
+  const GraphLayout* sheet() const { return m_onOpen ? m_open.get() : m_planned.get(); }
   void showFirst();
   int groupAt(QPointF world, bool titleOnly) const;
   QRectF overview() const;
@@ -119,6 +120,9 @@ class GraphView : public QWidget {
   std::unordered_map<std::string, QPointF> m_previous;
   std::shared_ptr<const protocol::GraphPage> m_plan;
   std::shared_ptr<const GraphLayout> m_planned;
+  std::shared_ptr<const GraphLayout> m_open;         // the plan with every group open: what stages stand on that have none
+  bool m_onOpen = false;                             // what is shown does
+  std::optional<std::pair<QPointF, double>> m_away;  // offset and scale that the other one of the two was left with
   struct Earlier {
     std::shared_ptr<const protocol::GraphPage> plan;
     std::shared_ptr<const GraphLayout> planned;

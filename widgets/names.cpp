@@ -21,6 +21,12 @@ QString derivativeText(const QString& name) { return QString(name).replace(deriv
 
 QString shortName(const QString& name) { return QString(name).replace(derivative(), QStringLiteral("d\\2")); }
 
+QStringList spellings(const QString& name) {
+  QStringList all{name, derivativeText(name), shortName(name)};
+  all.removeDuplicates();
+  return all;
+}
+
 QString elidedName(const QFontMetrics& metrics, const QString& name, int width) {
   const auto counted = countedForm().match(name);
   if (!counted.hasMatch() || metrics.horizontalAdvance(name) <= width) return metrics.elidedText(name, Qt::ElideMiddle, width);

@@ -2,6 +2,7 @@
 #pragma once
 #include <QFontMetrics>
 #include <QString>
+#include <QStringList>
 #include <string>
 
 namespace nf {
@@ -11,6 +12,9 @@ namespace nf {
 QString derivativeText(const QString& name);  // "dL/dW" for "d(L)/d(W)"
 QString shortName(const QString& name);       // "dW", where the loss is understood
 inline QString shortName(const std::string& name) { return shortName(QString::fromStdString(name)); }
+
+// Every way in which one may write the name: as the source, with its loss, and without it.
+QStringList spellings(const QString& name);
 
 // In at most `width` pixels: of "Vote.0 and 12 more" the name gives way, the count never.
 QString elidedName(const QFontMetrics& metrics, const QString& name, int width);

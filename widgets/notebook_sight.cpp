@@ -21,6 +21,8 @@ void NotebookView::scrollToByte(std::size_t byte, bool focus, Edit edit) {
     const std::size_t inBody = byte > cell.bodyBegin ? byte - cell.bodyBegin : 0;
     const std::size_t place = code ? inBody : markdownOffset(m_document->body(cell), inBody);
     if (code || v->active() == CellView::Active::Editing) v->editor()->moveCaretTo(place);
+    // It may have stood there already, put by the text that came, and is what is meant from here on all the same.
+    if (code && m_editing && m_active == cell.id) selectCaret(v);
     // The layout of a cell that was just made is not there yet.
     QTimer::singleShot(0, v, [this, v, at = place] {
       ExpressionEditor* editor = v->editor();

@@ -144,6 +144,7 @@ void Plot::drawNow() {
   redraw();
   if (showsTable()) fillTable();
   else m_plot->replot();
+  Q_EMIT drawn();
 }
 
 void Plot::setOnPaper(bool onPaper) {

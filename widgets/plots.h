@@ -55,6 +55,7 @@ class Plot : public QWidget {
 
  Q_SIGNALS:
   void tableShown(bool table);
+  void drawn();  // anew: what is said beside it is what it shows from now on
 
  protected:
   enum class Side { Right, Left, Above, Below, AboveRight, AboveLeft, BelowRight, BelowLeft };
@@ -136,7 +137,7 @@ class LatencyPlot : public Plot {
   std::optional<protocol::AgainstPeer> againstPeer() const;  // by the line that is drawn; nothing without a peer or a step
   std::optional<double> firstKernels() const;          // ms, median of the steps before the first swap; nothing without a swap
   std::optional<double> now() const;                   // ms, where the line ends
-  std::optional<protocol::StepSpread> newest() const;  // of the last hundred steps; nothing without one
+  std::optional<protocol::StepSpread> newest() const;  // of the steps that this is of; nothing without one
   PlotTable table() const override;
 
  Q_SIGNALS:
@@ -169,6 +170,7 @@ class LossPlot : public Plot {
   void setAxis(TrainingAxis axis);
   int points() const { return static_cast<int>(m_steps.size()); }
   int evaluations() const { return static_cast<int>(m_evals.size()); }
+  std::optional<double> newest() const;  // of the newest step, which is named where the line ends; nothing without one
   PlotTable table() const override;
 
  protected:

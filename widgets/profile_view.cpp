@@ -91,14 +91,24 @@ void ProfileModel::setKernels(std::optional<std::set<std::string>> subgraphs) {
   if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
 
-bool ProfileModel::isNow(int row) const {
-  return !m_kernels || m_kernels->contains(m_profile.kernels[static_cast<std::size_t>(row)].subgraph);
+void ProfileModel::setStep(const std::string& device, bool edited) {
+  if (m_deviceInUse == device && m_edited == edited) return;
+  m_deviceInUse = device, m_edited = edited;
+  if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
 
-bool ProfileModel::isWholeNow() const {
+bool ProfileModel::isNow(int row) const {
+  return !ofOtherDevice() && !m_edited &&
+         (!m_kernels || m_kernels->contains(m_profile.kernels[static_cast<std::size_t>(row)].subgraph));
+}
+
+QString ProfileModel::whyNotNow() const {
+  if (rowCount() == 0) return {};
+  if (ofOtherDevice()) return tr("on %1, which is not in use").arg(QString::fromStdString(m_profile.device));
+  if (m_edited) return tr("of an earlier text");
   for (int row = 0; row < rowCount(); ++row)
-    if (!isNow(row)) return false;
-  return true;
+    if (!isNow(row)) return tr("of an earlier plan");
+  return {};
 }
 
 int ProfileModel::rowOf(const std::string& subgraph) const {
@@ -394,15 +404,22 @@ void ProfileView::setKernels(std::optional<std::set<std::string>> subgraphs) {
   showSentence();
 }
 
+void ProfileView::setStep(const std::string& device, bool edited) {
+  m_model->setStep(device, edited);
+  showAge();
+  showSentence();
+}
+
 void ProfileView::showAge() {
   const auto& p = m_model->profile();
   if (!m_taken) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
+  const QString why = m_model->whyNotNow();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - *m_taken).count();
   m_header->setDetail(tr("%1, median of %2, %3")
                           .arg(p.training ? tr("in the steps that train") : tr("of a profiled step"),
                                counted(p.runs, tr("step"), tr("steps")),
                                seconds < 2 ? tr("just now") : tr("%1 ago").arg(agoText(seconds))) +
-                      (m_model->isWholeNow() ? QString() : tr(", of an earlier step")));
+                      (why.isEmpty() ? QString() : QStringLiteral(", ") + why));
 }
 
 void ProfileView::showSentence() {
@@ -410,12 +427,11 @@ void ProfileView::showSentence() {
   const bool kernels = m_stack->currentIndex() == kKernels;
   const std::string& why = m_model->profile().timeline.why;
   const QString limit = row >= 0 && m_model->isNow(row) ? m_model->limitOf(row) : QString();
-  const QString text = row >= 0 && !m_model->isNow(row) ? tr("The step has no such kernel any more: it was profiled before the "
-                                                             "notebook or its plan changed. Profile measures the "
-                                                             "step as it is now.")
-                       : kernels || why.empty()
-                           ? limit
-                           : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));
+  const QString text =
+      row >= 0 && !m_model->isNow(row)
+          ? tr("The step has no such kernel now: this profile is %1. Profile measures the step as it is.").arg(m_model->whyNotNow())
+      : kernels || why.empty() ? limit
+                               : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));
   m_sentence->setText(text);
   m_sentence->setVisible(!text.isEmpty());
   m_bolt->setVisible(!limit.isEmpty() && text == limit);

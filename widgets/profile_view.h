@@ -41,8 +41,10 @@ class ProfileModel : public QAbstractTableModel {
   int rowOf(const std::string& subgraph) const;  // -1: none
   // The kernels of the step as it is now; nullopt: not known. What was profiled of others is of an earlier step.
   void setKernels(std::optional<std::set<std::string>> subgraphs);
+  // The device in use, empty: not known, and whether the text that the step is of has changed since.
+  void setStep(const std::string& device, bool edited);
   bool isNow(int row) const;
-  bool isWholeNow() const;
+  QString whyNotNow() const;       // "of an earlier text", of the profile; empty: it is of the step as it is now
   QString limitOf(int row) const;  // a sentence: what limits the kernel, and by how much
   PlotTable table() const;
   int rowCount(const QModelIndex& = {}) const override { return static_cast<int>(m_profile.kernels.size()); }
@@ -56,7 +58,10 @@ class ProfileModel : public QAbstractTableModel {
   };
   Rates ratesOf(const protocol::KernelTimeInfo& kernel) const;
   protocol::Profile m_profile;
+  bool ofOtherDevice() const { return !m_deviceInUse.empty() && !m_profile.device.empty() && m_profile.device != m_deviceInUse; }
   std::optional<std::set<std::string>> m_kernels;
+  std::string m_deviceInUse;
+  bool m_edited = false;
   std::optional<protocol::DeviceConstants> m_device;
 };
 
@@ -71,6 +76,7 @@ class ProfileView : public QWidget {
   void setDevice(std::optional<protocol::DeviceConstants> device);
   void choose(const std::string& subgraph);
   void setKernels(std::optional<std::set<std::string>> subgraphs);
+  void setStep(const std::string& device, bool edited);
   void setRunning(bool running);
   void clear();
   const ProfileModel* model() const { return m_model; }

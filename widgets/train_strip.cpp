@@ -104,6 +104,8 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   layout->addWidget(m_swapList);
   connect(m_swapList, &SwapList::swapChosen, this, &TrainStrip::swapChosen);
   connect(m_plot, &LatencyPlot::swapChosen, this, &TrainStrip::swapChosen);
+  connect(m_plot, &Plot::drawn, this, &TrainStrip::followLatency);
+  connect(m_lossPlot, &Plot::drawn, this, &TrainStrip::followLoss);
   connect(m_pause, &QToolButton::clicked, this, [this] { Q_EMIT pauseRequested(!m_paused); });
   connect(m_stop, &QToolButton::clicked, this, [this] {
     m_stopped.start();
@@ -167,7 +169,7 @@ void TrainStrip::showPeer() {
   const QString theirs = microsecondsText(m_peerMs * 1000);
   const QString other = QStringLiteral("%1, %2").arg(m_peerName, theirs);
   const auto against = m_plot->againstPeer();
-  // What is said agrees with the figure above it: both medians are of the last steps, of how many differs.
+  // Of a run that is over the figure above is of its last tenth.
   const double ours = m_figureMs > 0 ? m_figureMs : against ? against->ms : 0;
   const bool since = against && against->from;
   m_peer->setText(!against           ? tr("to compare with: %1").arg(other)
@@ -383,14 +385,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
   // Where the engine says what the search waits for, that is why.
   if (s.phase == RunPhase::Training && m_swapList->count() == 0 && s.candidates == 0 && s.trials > 0 && !s.detail.empty())
     m_swapList->setNone(tr("No kernel swapped yet: only first kernels were timed, %1.").arg(QString::fromStdString(s.detail)));
-  // The newest state may be older than the newest steps.
-  const auto drawn = m_plot->newest();
-  if (s.stepMs && s.stepMsLow && s.stepMsHigh && s.samples >= kFewest && !(drawn && drawn->steps > s.samples))
-    showStep({*s.stepMs, *s.stepMsLow, *s.stepMsHigh, s.samples}, tr("median step"));
-  else if (drawn && drawn->steps >= kFewest) showStep(*drawn, tr("median step"));
   showPeer();
-  // The newest state may be newer than the newest sample, which the curve ends with.
-  if (s.loss && m_lossPlot->points() == 0) sayLoss(*s.loss);
 }
 
 void TrainStrip::showStep(const protocol::StepSpread& spread, const QString& name) {
@@ -409,7 +404,20 @@ void TrainStrip::showNewest() {
 void TrainStrip::addStep(const protocol::StepEvent& step) {
   m_plot->addStep(step);
   m_lossPlot->addStep(step);
-  if (step.loss) sayLoss(*step.loss);
+  // A plot that nobody sees is drawn when it is.
+  if (!m_plot->isVisible()) followLatency();
+  if (!m_lossPlot->isVisible()) followLoss();
+}
+
+// Steps come faster than plots are drawn: the figures change with the labels at the ends of the curves, and are the same ones.
+void TrainStrip::followLatency() {
+  if (!m_running) return;
+  if (const auto drawn = m_plot->newest(); drawn && drawn->steps >= kFewest) showStep(*drawn, tr("median step"));
+  showPeer();
+}
+
+void TrainStrip::followLoss() {
+  if (const auto loss = m_lossPlot->newest()) sayLoss(*loss);
 }
 
 void TrainStrip::sayLoss(double loss) {

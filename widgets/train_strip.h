@@ -104,6 +104,8 @@ class TrainStrip : public QWidget {
   void sayNoSwaps(bool ended);
   void showStep(const protocol::StepSpread& spread, const QString& name);
   void showNewest();
+  void followLatency();
+  void followLoss();
   void showTuner();
   void sayLoss(double loss);
   void sayLost();

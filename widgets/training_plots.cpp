@@ -209,10 +209,7 @@ std::optional<double> LatencyPlot::now() const {
   return medians.empty() ? std::nullopt : std::optional(medians.back());
 }
 
-std::optional<protocol::StepSpread> LatencyPlot::newest() const {
-  constexpr std::int64_t kMost = 100;  // as the engine says it of a run under way
-  return protocol::newestSteps(times(), kMost);
-}
+std::optional<protocol::StepSpread> LatencyPlot::newest() const { return protocol::newestSteps(times()); }
 
 PlotTable LatencyPlot::table() const {
   PlotTable out{{tr("step"), tr("seconds"), tr("ms"), tr("least ms"), tr("most ms"), tr("steps"), tr("kernel swap")}, {}};
@@ -409,6 +406,9 @@ void LossPlot::setAxis(TrainingAxis axis) {
   requestRedraw();
 }
 
+// Not the mean that the line ends with, which hangs on how wide the plot is.
+std::optional<double> LossPlot::newest() const { return m_steps.empty() ? std::nullopt : std::optional(*m_steps.back().loss); }
+
 double LossPlot::xOf(std::int64_t step) const {
   return m_axis == TrainingAxis::Time ? secondsOfStep(m_steps, step) : static_cast<double>(step);
 }
@@ -445,7 +445,7 @@ void LossPlot::redraw() {
   const Palette& c = m_theme->colors();
   QVector<double> x, y, low, high, ex, ey, ax, ay;
   std::map<std::string, std::pair<QVector<double>, QVector<double>>> numbers;  // evals that are no share: places and values
-  std::map<std::string, double> newest;                                        // of them
+  std::map<std::string, double> latest;                                        // of them
   double least = HUGE_VAL, most = -HUGE_VAL, last = 0;
   eachBucket(m_steps, m_plot->width(), m_axis, [&](auto begin, auto end) {
     // A single batch says little: the line is the mean of the bucket, between the least and the most of it.
@@ -459,15 +459,13 @@ void LossPlot::redraw() {
     x << placeOf(*std::prev(end), m_axis), y << sum / weight;
     low << lowest, high << highest;
   });
-  // Of the newest step, as the panel says it: the mean at the line's end hangs on how wide the plot is.
-  const double shown = m_steps.empty() ? 0 : *m_steps.back().loss;
   for (const EvalEvent& e : m_evals) {
     if (e.of_inputs) continue;  // one value at the end: no curve, and nothing to take room from the loss's for
     if (e.loss && std::isfinite(*e.loss)) ex << xOf(e.step), ey << *e.loss;
     for (const auto& [name, value] : valuesOf(e)) {
       if (!std::isfinite(value)) continue;
       if (isShare(name, value)) ax << xOf(e.step), ay << value;
-      else numbers[name].first << xOf(e.step), numbers[name].second << value, newest[name] = value;
+      else numbers[name].first << xOf(e.step), numbers[name].second << value, latest[name] = value;
     }
   }
   double positive = HUGE_VAL;  // the least of them
@@ -506,7 +504,7 @@ void LossPlot::redraw() {
       avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
       avoidBox(x[i], std::min(low[i], low[i + 1]), x[i + 1], std::max(high[i], high[i + 1]));
     }
-    addEndLabel(tr("loss %1").arg(significant(shown, 4)), x.back(), y.back(), c.accent);
+    addEndLabel(tr("loss %1").arg(significant(*newest(), 4)), x.back(), y.back(), c.accent);
   }
   if (!ex.isEmpty()) {
     auto* held = m_plot->addGraph();
@@ -544,7 +542,7 @@ void LossPlot::redraw() {
     if (places.size() < 80)
       line->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(c.backward, 1.2), QBrush(c.page), 4));
     for (int i = 0; i + 1 < places.size(); ++i) avoidLine(places[i], values[i], places[i + 1], values[i + 1]);
-    addEndLabel(tr("held out %1").arg(evalText({{name, newest[name]}})), places.back(), values.back(), c.backward, QFont::Normal);
+    addEndLabel(tr("held out %1").arg(evalText({{name, latest[name]}})), places.back(), values.back(), c.backward, QFont::Normal);
   }
   if (!ex.isEmpty()) addEndLabel(tr("held-out loss"), ex.back(), ey.back(), c.muted, QFont::Normal);
 }

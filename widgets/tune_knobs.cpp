@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/keep_focus.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -195,7 +196,7 @@ QComboBox* TuneView::knob(const QString& name) const {
 void TuneView::showMeasureState() {
   const QString why = refusal();
   const bool ruledOut = !why.isEmpty() && edited();
-  m_measure->setEnabled(!m_space.knobs.empty() && !m_measuring && !ruledOut);
+  setUsable(m_measure, !m_space.knobs.empty() && !m_measuring && !ruledOut);
   if (ruledOut) say(tr("This kernel cannot have it: %1").arg(why));
   else if (m_refusalSaid) say({});
   m_refusalSaid = ruledOut;
@@ -234,13 +235,13 @@ void TuneView::refreshPin() {
   m_pin->setText(pins ? tr("Unpin") : tr("Pin"));
   const QString why = pins ? QString() : refusal();
   const bool unknown = !pins && edited() && !told();
-  m_pin->setEnabled(s && !s->pinTensor.empty() && (pins || (why.isEmpty() && !unknown && !knobsOf(chosenSchedule().text).empty())));
+  setUsable(m_pin, s && !s->pinTensor.empty() && (pins || (why.isEmpty() && !unknown && !knobsOf(chosenSchedule().text).empty())));
   m_pin->setToolTip(!s || s->pinTensor.empty() ? tr("No tensor's name is this kernel's alone, so no hint can keep its schedule")
                     : pins                     ? tr("Take the hint out of the notebook: the search decides again")
                     : !why.isEmpty()           ? tr("No schedule of this kernel: %1").arg(why)
                     : unknown                  ? tr("Not checked yet whether this kernel can have it")
                                                : tr("Keep this schedule: written into the notebook as a hint"));
-  m_replay->setEnabled(shownTrial() != nullptr && !m_measuring);
+  setUsable(m_replay, shownTrial() != nullptr && !m_measuring);
 }
 
 namespace {
@@ -261,7 +262,7 @@ int separated(const TrialInfo& now, const TrialInfo& before) {
 
 void TuneView::setReplaying(std::uint64_t number) {
   m_measuring = true;
-  m_measure->setEnabled(false);
+  setUsable(m_measure, false);
   refreshPin();
   if (const TrialInfo* t = trialNumbered(number)) say(tr("g%1 c%2 runs again").arg(t->generation).arg(number));
 }
@@ -284,7 +285,7 @@ void TuneView::setReplayed(std::uint64_t number, const TrialInfo& now) {
 
 void TuneView::setMeasuring() {
   m_measuring = true;
-  m_measure->setEnabled(false);
+  setUsable(m_measure, false);
   refreshPin();
   say(tr("measuring by hand"));
 }

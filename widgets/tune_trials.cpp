@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "widgets/basic.h"
+#include "widgets/graph_names.h"
 #include "widgets/kernel_view.h"
 #include "widgets/names.h"
 #include "widgets/profile_view.h"
@@ -120,9 +121,10 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   while (m_list->count() > static_cast<int>(subgraphs.size())) delete m_list->takeItem(m_list->count() - 1);
   while (m_list->count() < static_cast<int>(subgraphs.size())) new QListWidgetItem(m_list);
   int row = -1;
+  const QStringList names = kernelNames(subgraphs);
   for (std::size_t i = 0; i < subgraphs.size(); ++i) {
     QListWidgetItem* item = m_list->item(static_cast<int>(i));
-    const QString name = shortName(subgraphs[i].name);
+    const QString& name = names[static_cast<qsizetype>(i)];
     if (item->text() != name) item->setText(name);
     if (subgraphs[i].id == m_current) row = static_cast<int>(i);
   }
@@ -161,8 +163,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
 
 void TuneView::pick(const std::string& id) {
   chooseSubgraph(id);
-  if (const SubgraphInfo* s = subgraph())
-    m_selection->select(protocol::Origins(s->origins), std::vector<std::string>(s->operators));
+  if (const SubgraphInfo* s = subgraph()) m_selection->select(protocol::Origins(s->origins), nodesOf(*s));
 }
 
 void TuneView::showInstances() {

@@ -14,6 +14,8 @@
 #include <QVBoxLayout>
 
 #include "widgets/basic.h"
+#include "widgets/graph_names.h"
+#include "widgets/keep_focus.h"
 #include "widgets/kernel_view.h"
 #include "widgets/names.h"
 #include "widgets/plots.h"
@@ -65,7 +67,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     p->setFont(m_theme->mono(13));
     p->setPen(c.text);
     p->drawText(inner.adjusted(0, 0, -w - 8, 0), Qt::AlignVCenter,
-                elidedName(p->fontMetrics(), shortName(s.name), inner.width() - w - 8));
+                elidedName(p->fontMetrics(), index.data(Qt::DisplayRole).toString(), inner.width() - w - 8));
     p->setFont(m_theme->ui(12));
     p->setPen(c.muted);
     const QRect second = inner.translated(0, 18);
@@ -91,17 +93,17 @@ class SubgraphDelegate : public QStyledItemDelegate {
 // ---------------------------------------------------------------- layout
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(label({}, "muted")),
-      m_now(new ElidedLabel("muted")), m_reason(label({}, "muted")), m_share(new BudgetSlider(theme)), m_list(new QListWidget),
-      m_roofHeader(new PanelHeader(theme, tr("Roofline"))), m_trialsHeader(new PanelHeader(theme, tr("Trials"))),
-      m_latencyHeader(new PanelHeader(theme, tr("Step latency"))), m_knobHeader(new PanelHeader(theme, tr("Knobs"))),
-      m_lineageHeader(new PanelHeader(theme, tr("Lineage"))), m_knobBox(new QWidget), m_lineage(new QLabel),
-      m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))), m_replay(new QPushButton(tr("Replay"))),
-      m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))), m_legend(new TrialsLegend(theme)),
-      m_trials(new TrialsPlot(theme)), m_generations(new GenerationStrip(theme)), m_latency(new LatencyPlot(theme, false)),
-      m_loss(new LossPlot(theme, false)), m_profile(new ProfileView(theme)), m_roofline(new RooflinePlot(theme)),
-      m_kernel(new KernelView(theme, selection)), m_kernelTimer(new QTimer(this)), m_spaceTimer(new QTimer(this)),
-      m_shareTimer(new QTimer(this)), m_play(new QTimer(this)), m_columns(new QSplitter(Qt::Horizontal)),
-      m_rows(new QSplitter(Qt::Vertical)) {
+      m_byHand(label({}, "muted")), m_now(new ElidedLabel("muted")), m_reason(label({}, "muted")), m_share(new BudgetSlider(theme)),
+      m_list(new QListWidget), m_roofHeader(new PanelHeader(theme, tr("Roofline"))),
+      m_trialsHeader(new PanelHeader(theme, tr("Trials"))), m_latencyHeader(new PanelHeader(theme, tr("Step latency"))),
+      m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_lineageHeader(new PanelHeader(theme, tr("Lineage"))),
+      m_knobBox(new QWidget), m_lineage(new QLabel), m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))),
+      m_replay(new QPushButton(tr("Replay"))), m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))),
+      m_legend(new TrialsLegend(theme)), m_trials(new TrialsPlot(theme)), m_generations(new GenerationStrip(theme)),
+      m_latency(new LatencyPlot(theme, false)), m_loss(new LossPlot(theme, false)), m_profile(new ProfileView(theme)),
+      m_roofline(new RooflinePlot(theme)), m_kernel(new KernelView(theme, selection)), m_kernelTimer(new QTimer(this)),
+      m_spaceTimer(new QTimer(this)), m_shareTimer(new QTimer(this)), m_play(new QTimer(this)),
+      m_columns(new QSplitter(Qt::Horizontal)), m_rows(new QSplitter(Qt::Vertical)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QHBoxLayout(this);
@@ -211,7 +213,7 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     showKnobs();
     showLineage();
   });
-  m_measure->setEnabled(false);
+  setUsable(m_measure, false);
   m_tune->setEnabled(false);
   m_result->hide();
   refreshPin();
@@ -241,7 +243,8 @@ QWidget* TuneView::makeLeft() {
   budget->addLayout(figure);
   m_share->setToolTip(tr("Share of the device that tuning may take while training; drag it at any time. Solid: taken so far"));
   budget->addWidget(m_share);
-  for (QLabel* l : {m_spent, m_now}) {
+  m_byHand->hide();
+  for (QLabel* l : {m_spent, m_byHand, m_now}) {
     l->setFont(m_theme->ui(12));
     l->setMinimumWidth(0);
     l->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
@@ -486,6 +489,11 @@ void TuneView::setRunState(const RunState& s, std::int64_t others) {
                        .arg(trials, counted(s.swaps, tr("swap"), tr("swaps"))));
 }
 
+void TuneView::setByHand(std::int64_t trials) {
+  m_byHand->setText(tr("besides %1 by hand").arg(counted(trials, tr("trial"), tr("trials"))));
+  m_byHand->setVisible(trials > 0);
+}
+
 // The ring is that of the one kernel that is tried now.
 void TuneView::showTried(const std::string& subgraph) {
   m_tried = subgraph;
@@ -520,7 +528,10 @@ void TuneView::setRunOld(bool old) {
   for (QWidget* plot : {static_cast<QWidget*>(m_latency), static_cast<QWidget*>(m_loss)}) setGreyed(plot, old);
 }
 
+void TuneView::setStep(const std::string& device, bool edited) { m_profile->setStep(device, edited); }
+
 QString TuneView::spent() const { return m_spent->text(); }
+QString TuneView::byHand() const { return m_byHand->isHidden() ? QString() : m_byHand->text(); }
 QString TuneView::reason() const { return m_reason->isHidden() ? QString() : m_reason->text(); }
 QString TuneView::ceilings() const { return m_roofHeader->detail(); }
 

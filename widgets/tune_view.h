@@ -41,7 +41,10 @@ class TuneView : public QWidget {
   TuneView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
   // `revision`: of the notebook, which the origins in all that the engine answers are of.
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs, std::uint64_t revision = 0);
-  void setRunOld(bool old);  // the text that the run was of has changed since
+  void setByHand(std::int64_t trials);  // since the last run began: rows count them, the budget does not
+  void setRunOld(bool old);             // the text that the run was of has changed since
+  // That the next run is on, empty: not known, and whether the text that was profiled has changed since.
+  void setStep(const std::string& device, bool edited);
   void setTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);
   void setSpace(const protocol::Space& space);
   void setKernel(const protocol::Kernel& kernel);
@@ -107,6 +110,7 @@ class TuneView : public QWidget {
   QString lineage() const;  // as rich text
   QString now() const;
   QString spent() const;     // the budget in words
+  QString byHand() const;    // what was tried besides; empty: nothing
   QString reason() const;    // why the search does not use its share
   QString ceilings() const;  // what the roofline's are of
   std::vector<Plot*> plots() const;
@@ -175,7 +179,7 @@ class TuneView : public QWidget {
   bool m_refusalSaid = false;
   QString m_spentInAll;  // by a search without training, when it has ended
   TunePlace m_back;
-  QLabel *m_budget, *m_spent, *m_now, *m_reason;
+  QLabel *m_budget, *m_spent, *m_byHand, *m_now, *m_reason;
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle
   bool m_settingShare = false;

@@ -18,6 +18,7 @@
 #include "app/neoflow/bench_check.h"
 #include "app/neoflow/bench_ops.h"
 #include "app/neoflow/commands.h"
+#include "app/neoflow/stop_on_signal.h"
 #include "core/lang/spelling.h"
 #include "core/session/engine.h"
 #include "core/support/stack.h"
@@ -519,5 +520,8 @@ int main(int argc, char** argv) {
   const bool json = std::any_of(
       argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress"; });
   nf::tellUncaughtExceptions(json);
+  // Workers and engines belong to who started them, and are ended by them.
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command != "worker" && command != "engine") nf::saySentenceOnSignal();
   return nf::withStack([&] { return commandLine(argc, argv, json); });
 }

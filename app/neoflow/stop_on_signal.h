@@ -9,6 +9,22 @@
 
 namespace nf {
 
+inline constexpr char kStoppedSentence[] = "neoflow: Stopped before the result was there.\n";
+
+extern "C" inline void endWithSentence(int signal) {
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kStoppedSentence, sizeof kStoppedSentence - 1);
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+// Of what cannot be stopped in order, or not yet: it ends by the signal, and says so. What was ignored stays so.
+inline void saySentenceOnSignal() {
+  for (const int number : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) std::signal(number, endWithSentence);
+  }
+}
+
 // Interrupt, termination and a closed terminal (unless it is ignored, as under nohup) ask the job to stop; a second one ends the
 // process. A thread of its own waits for the signals, so that no handler runs in the middle of anything. Made before other threads,
 // which inherit the mask.

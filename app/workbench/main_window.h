@@ -15,8 +15,10 @@
 #include "app/workbench/workspace.h"
 #include "widgets/leads.h"
 #include "widgets/theme.h"
+#include "widgets/train_strip.h"
 #include "widgets/tune_place.h"
 
+class QJsonObject;
 class QBoxLayout;
 class QDialog;
 class QLabel;
@@ -179,6 +181,8 @@ class MainWindow : public QMainWindow {
   std::vector<std::string> tensorsOfCallsAt(const protocol::Origins& origins) const;
   std::string tensorMadeAround(const protocol::Origins& origins) const;
   std::string tensorMadeAt(const protocol::Origins& origins) const;
+  static TrainStrip::Place placeAt(const Tab* tab, std::int64_t line, std::int64_t column);  // from 1; no name: there is none
+  TrainStrip::Place mistakeAt(const QJsonObject& mistake) const;
   const protocol::TokenInfo* tokenAt(const protocol::SourceSpan& span) const;  // of exactly this place; null: none
   const protocol::TokenInfo* selectedToken() const;
   bool isOfCommand(const protocol::SourceSpan& span) const;
@@ -261,7 +265,8 @@ class MainWindow : public QMainWindow {
   FindBar* m_find;
   RenameBar* m_rename;
   QProcess* m_export = nullptr;
-  QPointer<QDialog> m_comparison;  // of the file with what is here
+  std::function<void()> m_toMistake;  // that kept a report from being written
+  QPointer<QDialog> m_comparison;     // of the file with what is here
   DockPage* m_author;
   OutlineView* m_outline;
   InspectorView* m_inspector;

@@ -10,6 +10,9 @@
 #include <QDockWidget>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QJsonObject>
 #include <QLineEdit>
 #include <QMenuBar>
 #include <QPlainTextEdit>
@@ -524,6 +527,8 @@ void MainWindow::answer(const QString& key, int index) {
     }
   } else if (key == QLatin1String("quit")) {
     if (index == 0) return quit();
+  } else if (key == QLatin1String("export")) {
+    if (const auto go = std::exchange(m_toMistake, {}); index == 0 && go) showPage(Page::Author), go();
   } else if (key == QLatin1String("save")) {
     if (index >= 0) save(index == 1);
   } else if (key == QLatin1String("close")) {
@@ -634,10 +639,13 @@ void MainWindow::openPalette(bool everything) {
   std::vector<CommandPalette::Entry> entries;
   if (everything) {
     for (const auto& s : m_tab->workspace->analysis().symbols) {
+      // A gradient that has a name is one row, below.
+      if (const auto* t = m_tab->workspace->tensor(s.name); t && t->derivative) continue;
       const bool function = s.kind == protocol::SymbolKind::Function;
       entries.push_back({function ? QStringLiteral("function") : QStringLiteral("tensor"), QString::fromStdString(s.name),
                          QString::fromStdString(s.definition.source.empty() ? s.detail : s.definition.source).left(28),
-                         [this, name = QString::fromStdString(s.name)] { goToDefinition(name); }});
+                         [this, name = QString::fromStdString(s.name)] { goToDefinition(name); },
+                         spellings(QString::fromStdString(s.name))});
     }
     for (const auto& t : m_tab->workspace->analysis().tensors)
       if (t.derivative)
@@ -646,7 +654,8 @@ void MainWindow::openPalette(bool everything) {
                              showPage(Page::Author);
                              m_author->panel(QStringLiteral("inspector"))->show();
                              chooseTensor(name);
-                           }});
+                           },
+                           spellings(QString::fromStdString(t.name))});
     int number = 0;
     for (const Cell& cell : m_tab->workspace->document().cells()) {
       const auto body = m_tab->workspace->document().body(cell);
@@ -666,10 +675,12 @@ void MainWindow::openPalette(bool everything) {
                          }});
     }
     for (const auto& node : m_explain->graph()->graph().nodes)
-      entries.push_back({QStringLiteral("graph"), shortName(node.name), tr("node"), [this, id = QString::fromStdString(node.id)] {
+      entries.push_back({QStringLiteral("graph"), shortName(node.name), tr("node"),
+                         [this, id = QString::fromStdString(node.id)] {
                            showPage(Page::Explain);
                            m_explain->graph()->choose(id, true);
-                         }});
+                         },
+                         spellings(QString::fromStdString(node.name))});
   }
   for (const QString& id : m_actions->order()) {
     QAction* a = action(id);
@@ -758,6 +769,34 @@ void MainWindow::exportAs(const QString& title, const QString& filter, const QSt
   dialog->open();
 }
 
+// Of what the command line says of the notebook as it was given; one in a function of the standard library is at no place of it.
+TrainStrip::Place MainWindow::mistakeAt(const QJsonObject& mistake) const {
+  const QString file = mistake.value(QStringLiteral("file")).toString();
+  const bool own = file == QLatin1String("standard input") || QFileInfo(file) == QFileInfo(m_tab->workspace->path());
+  return own ? placeAt(m_tab, mistake.value(QStringLiteral("line")).toInteger(),
+                       mistake.value(QStringLiteral("column")).toInteger())
+             : TrainStrip::Place();
+}
+
+TrainStrip::Place MainWindow::placeAt(const Tab* tab, std::int64_t line, std::int64_t column) {
+  TrainStrip::Place place;
+  if (line < 1) return place;
+  const std::string& text = tab->workspace->document().text();
+  std::size_t begin = 0;
+  for (std::int64_t i = 1; i < line; ++i) {
+    const std::size_t newline = text.find('\n', begin);
+    if (newline == std::string::npos) return place;
+    begin = newline + 1;
+  }
+  const std::size_t end = std::min(text.find('\n', begin), text.size());
+  const std::size_t byte = std::min(end, begin + static_cast<std::size_t>(std::max<std::int64_t>(0, column - 1)));
+  place.name = tab->notebook->placeName(static_cast<std::uint32_t>(byte));
+  place.go = [notebook = QPointer(tab->notebook), byte] {
+    if (notebook) notebook->scrollToByte(byte, true);
+  };
+  return place;
+}
+
 // The command line writes it: with the newest run where the file is what the window shows, of the text alone where it is not saved.
 void MainWindow::exportHtml(const QString& path) {
   if (m_export) return setStatus("error", tr("A report is being written already"));
@@ -768,11 +807,11 @@ void MainWindow::exportHtml(const QString& path) {
   if (command.size() > 1 && command.back() == QLatin1String("engine")) command.removeLast();
   const QString program = command.takeFirst();
   command << QStringLiteral("export") << (asSaved ? file.absoluteFilePath() : QStringLiteral("-")) << folder->path()
-          << QStringLiteral("--to") << QStringLiteral("html") << QStringLiteral("--values");
+          << QStringLiteral("--to") << QStringLiteral("html") << QStringLiteral("--values") << QStringLiteral("--json");
   const QString made = folder->filePath((asSaved ? file.completeBaseName() : QStringLiteral("notebook")) + QStringLiteral(".html"));
   m_export = new QProcess(this);
   m_export->setWorkingDirectory(workspace().path().isEmpty() ? QDir::currentPath() : file.absolutePath());
-  const auto ended = [this, folder, made, path](const QString& trouble) {
+  const auto ended = [this, folder, made, path](const QString& trouble, const QString& place = {}) {
     if (!m_export) return;
     m_export->deleteLater();
     m_export = nullptr;
@@ -783,17 +822,28 @@ void MainWindow::exportHtml(const QString& path) {
       said = tr("%1 cannot be written").arg(path);
     }
     setStatus("error", tr("The report was not written"));
-    m_messages->ask("export", tr("The report was not written: %1").arg(said), {});
+    m_messages->ask("export", tr("The report was not written: %1").arg(said),
+                    place.isEmpty() ? QStringList() : QStringList{tr("Go to %1").arg(place)});
   };
   connect(m_export, &QProcess::errorOccurred, this, [this, ended, program](QProcess::ProcessError error) {
     if (error == QProcess::FailedToStart) ended(tr("%1 cannot be started").arg(program));
   });
-  connect(m_export, &QProcess::finished, this, [this, ended](int code, QProcess::ExitStatus how) {
+  connect(m_export, &QProcess::finished, this, [this, ended, of = QPointer(notebook())](int code, QProcess::ExitStatus how) {
     if (!m_export) return;
-    const QString words = QString::fromUtf8(m_export->readAllStandardError() + m_export->readAllStandardOutput()).trimmed();
-    ended(how == QProcess::NormalExit && code == 0 ? QString()
-          : words.isEmpty()                        ? tr("neoflow export ended with %1").arg(code)
-                                                   : words);
+    if (how == QProcess::NormalExit && code == 0) return ended({});
+    const QJsonObject answer = QJsonDocument::fromJson(m_export->readAllStandardOutput()).object();
+    for (const QJsonValue& mistake : answer.value(QStringLiteral("diagnostics")).toArray()) {
+      if (mistake[QStringLiteral("severity")].toString() != QLatin1String("error")) continue;
+      const TrainStrip::Place place = of == notebook() ? mistakeAt(mistake.toObject()) : TrainStrip::Place();
+      m_toMistake = place.go;
+      const QString words = mistake[QStringLiteral("message")].toString().section(QLatin1Char('\n'), 0, 0);
+      return ended(place.name.isEmpty() ? tr("a mistake keeps it from being made, %1").arg(words)
+                                        : tr("a mistake in %1 keeps it from being made, %2").arg(place.name, words),
+                   place.name);
+    }
+    const QString message = answer.value(QStringLiteral("message")).toString();
+    const QString words = QString::fromUtf8(m_export->readAllStandardError()).trimmed();
+    ended(!message.isEmpty() ? message : !words.isEmpty() ? words : tr("neoflow export ended with %1").arg(code));
   });
   setStatus("running", tr("Writing the report"));
   const std::string& text = workspace().document().text();

@@ -17,6 +17,7 @@
 #include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
 #include "widgets/find_bar.h"
+#include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -320,6 +321,7 @@ void MainWindow::connectRun(Tab* tab) {
     tab->ran = tab->ran || w->running();
     if (tab != m_tab) return;
     m_tune->setRunState(w->runState(), w->trialsOfOthers());
+    m_tune->setByHand(w->trialsByHand());
     const auto phase = w->runState().phase;
     if (page() == Page::Tune && phase == protocol::RunPhase::Idle) w->wantSubgraphs();
     if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused)) {
@@ -390,23 +392,8 @@ void MainWindow::connectRun(Tab* tab) {
     ended(CellStatus::Ok, {});
   });
   // A line of the notebook, as it was when it was sent.
-  const auto placeOf = [this, tab, w](const std::string& file, std::int64_t line, std::int64_t column) {
-    TrainStrip::Place place;
-    if (line < 1 || QString::fromStdString(file) != w->name()) return place;
-    const std::string& text = w->document().text();
-    std::size_t begin = 0;
-    for (std::int64_t i = 1; i < line; ++i) {
-      const std::size_t newline = text.find('\n', begin);
-      if (newline == std::string::npos) return place;
-      begin = newline + 1;
-    }
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::size_t byte = std::min(end, begin + static_cast<std::size_t>(std::max<std::int64_t>(0, column - 1)));
-    place.name = tab->notebook->placeName(static_cast<std::uint32_t>(byte));
-    place.go = [tab, w, byte] {
-      if (byte <= w->document().text().size()) tab->notebook->scrollToByte(byte, true);
-    };
-    return place;
+  const auto placeOf = [tab, w](const std::string& file, std::int64_t line, std::int64_t column) {
+    return QString::fromStdString(file) == w->name() ? placeAt(tab, line, column) : TrainStrip::Place();
   };
   connect(w, &Workspace::warned, this, [this, tab, placeOf](const protocol::WarningEvent& e) {
     const QString message = QString::fromStdString(e.message);
@@ -631,6 +618,7 @@ void MainWindow::connectViews() {
         const std::uint64_t number = measured->trial.number;
         const bool repeats = std::any_of(known.begin(), known.end(), [number](const auto& t) { return t.number == number; });
         w->takeTrial(id, measured->trial);
+        if (w == &workspace()) m_tune->setByHand(w->trialsByHand());
         w->wantTrials(id);
         w->wantSubgraphs();
         if (shown && repeats) {
@@ -671,13 +659,14 @@ void MainWindow::connectViews() {
     std::vector<KernelInstance> out;
     const auto* plan = m_explain->graph()->plan();
     if (!plan || plan->revision != workspace().document().revision()) return out;
-    const std::set<std::string> operators(s.operators.begin(), s.operators.end());
+    const std::vector<std::string> nodes = nodesOf(s);
+    const std::set<std::string> operators(nodes.begin(), nodes.end());
     for (const auto& group : plan->groups)
       if (!group.nodes.empty() && operators.contains(group.nodes.front())) {
         QStringList names;
         for (const std::string& node : group.nodes) names << shortName(node);
         // The expression is that of the place whose operators are named first.
-        const bool first = names.contains(shortName(s.operators.front()));
+        const bool first = names.contains(shortName(nodes.front()));
         out.insert(first ? out.begin() : out.end(), {group.origins, names.join(QStringLiteral(" + "))});
       }
     return out;

@@ -158,6 +158,7 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_subgraphs = {};
   m_trials.clear();
   m_counted.clear();
+  m_byHand = 0;
   m_profile.reset();
   m_steps.clear();
   m_swaps.clear();

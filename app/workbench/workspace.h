@@ -93,9 +93,12 @@ class Workspace : public QObject {
   std::chrono::steady_clock::time_point devicesTaken() const { return m_devicesTaken; }  // when the engine told of them
   const protocol::Subgraphs& subgraphs() const { return m_subgraphs; }
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
-  std::int64_t trialsOfOthers() const;  // of this run, on kernels that are not among subgraphs() any more
+  std::int64_t trialsByHand() const { return m_byHand; }  // since the last run began
+  std::int64_t trialsOfOthers() const;                    // of this run, on kernels that are not among subgraphs() any more
   const std::optional<protocol::Profile>& profile() const { return m_profile; }  // the last one of this run
   std::chrono::steady_clock::time_point profileTaken() const { return m_profileTaken; }
+  bool profileIsEdited() const;     // what trains is another text now than what was profiled
+  std::string deviceInUse() const;  // empty: not known
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
   bool idle() const { return m_replies.empty(); }  // nothing that was asked for is still under way
@@ -244,7 +247,10 @@ class Workspace : public QObject {
   std::vector<protocol::DiagnosticInfo> m_refusedHints;  // of m_analysis.diagnostics
   std::set<std::string> m_missing;
   qint64 m_lastKeyMs = 0;
+  std::string meaningOfTrainings() const;
+  std::int64_t m_byHand = 0;
   std::optional<protocol::Profile> m_profile;
+  std::string m_profileMeaning;  // of what trains, as it was profiled; empty: not known
   std::chrono::steady_clock::time_point m_profileTaken;
   double m_afterKey = 0;
   bool m_edited = false;

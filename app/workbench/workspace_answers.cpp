@@ -203,7 +203,8 @@ void Workspace::useDevice(const QString& name) {
     m_devices = devices;
     m_devicesTaken = std::chrono::steady_clock::now();
     Q_EMIT devicesArrived();
-    // Decisions and kernels are those of the device.
+    // Decisions, kernels and their times are those of the device.
+    for (const auto& [subgraph, trials] : m_trials) wantTrials(subgraph);
     wantFusion();
     wantSubgraphs();
   });
@@ -245,6 +246,7 @@ void Workspace::takeTrial(const std::string& subgraph, const TrialInfo& trial) {
                                       [](const TrialInfo& t, std::uint64_t number) { return t.number < number; });
   if (place != known.end() && place->number == trial.number) return;
   known.insert(place, trial);
+  ++m_byHand;
   Q_EMIT trialsChanged(subgraph);
 }
 
@@ -276,6 +278,7 @@ void Workspace::wantProfile() {
     m_profiling = false;
     if (const auto* p = std::get_if<Profile>(&envelope.message)) {
       m_profile = *p;
+      m_profileMeaning = p->revision == m_analysis.revision ? meaningOfTrainings() : std::string();
       m_profileTaken = std::chrono::steady_clock::now();
       Q_EMIT profileArrived(*p);
       Q_EMIT milestone(QStringLiteral("profile"));
@@ -354,6 +357,7 @@ void Workspace::runCell(std::uint32_t cell, bool train, const QString& resume) {
     }
     m_trials.clear();
     m_counted.clear();
+    m_byHand = 0;
     if (!m_resuming) m_profile.reset();
     Q_EMIT runStarted(cell, m_resuming);
     TrainRequest request;
@@ -417,6 +421,24 @@ const std::vector<TrialInfo>& Workspace::trials(const std::string& subgraph) con
   static const std::vector<TrialInfo> none;
   const auto found = m_trials.find(subgraph);
   return found == m_trials.end() ? none : found->second;
+}
+
+std::string Workspace::meaningOfTrainings() const {
+  std::string all;
+  for (const CellInfo& cell : m_analysis.cells)
+    if (cell.train) all += cell.meaning + '\n';
+  return all;
+}
+
+bool Workspace::profileIsEdited() const {
+  return m_profile && !m_profileMeaning.empty() && m_profileMeaning != meaningOfTrainings();
+}
+
+std::string Workspace::deviceInUse() const {
+  if (m_devices)
+    for (const DeviceInfo& d : m_devices->devices)
+      if (d.inUse) return d.name;
+  return {};
 }
 
 std::int64_t Workspace::trialsOfOthers() const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -272,7 +273,8 @@ class Elaborator {
   std::optional<std::vector<Entity>> expandWith(const Function& f, const std::vector<Argument>& arguments,
                                                 const std::vector<Argument>& options, Span site, const std::string& wish,
                                                 const std::vector<std::string>& resultNames);
-  bool hasArity(const Function& f, std::size_t arguments, Span site);
+  // options: as they are named at the call; one that is named as a parameter is said to be one.
+  bool hasArity(const Function& f, std::size_t arguments, std::span<const std::string> options, Span site);
   // The current scope is the function's. within: of the operator that a one-line function is written into.
   bool bindParameters(const Function& f, const std::vector<Argument>& arguments, const std::vector<Argument>& options, Span site,
                       Statement* within = nullptr);

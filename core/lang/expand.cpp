@@ -427,7 +427,7 @@ bool Elaborator::bindShape(const Function& f, const Parameter& p, const View& vi
   return true;
 }
 
-bool Elaborator::hasArity(const Function& f, std::size_t arguments, Span site) {
+bool Elaborator::hasArity(const Function& f, std::size_t arguments, std::span<const std::string> options, Span site) {
   const std::size_t wanted = f.def->parameters.size();
   if (arguments == wanted) return true;
   Diagnostic& d =
@@ -435,6 +435,10 @@ bool Elaborator::hasArity(const Function& f, std::size_t arguments, Span site) {
              "`" + std::string(f.def->name) + "` takes " + std::to_string(wanted) + (wanted == 1 ? " argument" : " arguments") +
                  (arguments == 1 ? ", here is " : ", here are ") + std::to_string(arguments),
              site);
+  for (const std::string& option : options)
+    for (const auto& parameter : f.def->parameters)
+      if (parameter.name == option)
+        d.notes.push_back({"`" + option + "` is an argument: its value stands in its place, without its name", site});
   d.notes.push_back({f.signature, f.def->nameSpan});
   return false;
 }
@@ -443,7 +447,9 @@ bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& 
                                 Span site, Statement* within) {
   const Stmt& def = *f.def;
   Scope& into = *m_scope;
-  if (!hasArity(f, arguments.size(), site)) return false;
+  std::vector<std::string> named;
+  for (const Argument& option : options) named.push_back(option.name);
+  if (!hasArity(f, arguments.size(), named, site)) return false;
   // Numbers first: a shape may name one, as in X[N, K] with K an argument.
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Parameter& p = def.parameters[i];

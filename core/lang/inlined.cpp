@@ -193,7 +193,9 @@ std::optional<View> Statement::tensorArgument(ExprRef ref) {
 
 TermId Statement::inlined(const Function& f, const Expr& e) {
   const Stmt& def = *f.def;
-  if (!m_elab.hasArity(f, e.args.size(), e.span) || !m_elab.spend(e.span)) return error(e.span);
+  std::vector<std::string> named;
+  for (const auto& option : e.binders) named.emplace_back(option.name);
+  if (!m_elab.hasArity(f, e.args.size(), named, e.span) || !m_elab.spend(e.span)) return error(e.span);
   if (m_elab.m_callDepth > 100) {
     report("recursive-function", "`" + std::string(e.text) + "` calls itself: functions are expanded, so they can't", e.span);
     return error(e.span);

@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::int64_t kLeastWindow = 9, kWindowsOfRun = 50;
 
+// How far to both sides of a sample's middle the window of its median goes, in halves of a step.
+std::int64_t reachAt(std::int64_t middle) { return std::max(kLeastWindow, middle / 2 / kWindowsOfRun); }
+
 // Counts by rank; the rank at which half of them lie below.
 class Ranks {
  public:
@@ -48,7 +51,7 @@ std::vector<double> runningMedians(std::span<const StepTime> times) {
   Ranks window(times.size());
   std::vector<std::int64_t> held(times.size(), 0);
   for (std::size_t i = 0, begin = 0, end = 0; i < times.size(); ++i) {
-    const std::int64_t middle = until[i] - count(i), reach = std::max(kLeastWindow, middle / 2 / kWindowsOfRun);
+    const std::int64_t middle = until[i] - count(i), reach = reachAt(middle);
     const std::int64_t low = middle - reach, high = middle + reach;
     const auto from = [&](std::size_t k) { return until[k] - 2 * count(k); };
     const auto hold = [&](std::size_t k) {
@@ -65,22 +68,27 @@ std::vector<double> runningMedians(std::span<const StepTime> times) {
   return medians;
 }
 
-std::optional<StepSpread> newestSteps(std::span<const StepTime> times, std::int64_t most) {
+std::optional<StepSpread> newestSteps(std::span<const StepTime> times) {
+  if (times.empty()) return std::nullopt;
+  const auto halves = [](const StepTime& t) { return 2 * std::max<std::int64_t>(1, t.steps); };
+  std::int64_t total = 0;
+  for (const StepTime& t : times) total += halves(t);
+  const std::int64_t middle = total - halves(times.back()) / 2, low = middle - reachAt(middle);
+  const std::int64_t high = middle + reachAt(middle);
   std::vector<std::pair<double, std::int64_t>> held;
-  StepSpread spread;
-  for (auto t = times.rbegin(); t != times.rend() && spread.steps < most; ++t) {
-    held.emplace_back(t->ms, std::min(std::max<std::int64_t>(1, t->steps), most - spread.steps));
-    spread.steps += held.back().second;
+  std::int64_t count = 0, end = total;
+  for (auto t = times.rbegin(); t != times.rend() && end > low; end -= halves(*t++)) {
+    held.emplace_back(t->ms, std::min(end, high) - std::max(end - halves(*t), low));
+    count += held.back().second;
   }
-  if (held.empty()) return std::nullopt;
   std::sort(held.begin(), held.end());
-  const auto ranked = [&](std::int64_t rank) {
+  const auto ranked = [&](std::int64_t quarters) {
+    std::int64_t below = 0;
     auto at = held.begin();
-    while (rank >= at->second) rank -= at++->second;
+    while ((below += at->second) * 4 <= count * quarters) ++at;
     return at->first;
   };
-  spread.low = ranked(spread.steps / 4), spread.ms = ranked(spread.steps / 2), spread.high = ranked(spread.steps * 3 / 4);
-  return spread;
+  return StepSpread{ranked(2), ranked(1), ranked(3), (count + 1) / 2};
 }
 
 std::optional<AgainstPeer> againstPeer(std::span<const StepTime> times, double peerMs) {

@@ -26,8 +26,8 @@ struct StepSpread {
   double ms = 0, low = 0, high = 0;
   std::int64_t steps = 0;  // that they are of
 };
-// Of the newest steps, `most` at most; of a sample that is older in part, the steps that are not. Nothing without a step.
-std::optional<StepSpread> newestSteps(std::span<const StepTime> times, std::int64_t most);
+// Of the steps that the last of the running medians is of, which is its `ms`. Nothing without a step.
+std::optional<StepSpread> newestSteps(std::span<const StepTime> times);
 
 struct AgainstPeer {
   std::optional<std::int64_t> from;  // the first step from which the running median stays below the peer's step to the end

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -52,6 +53,19 @@ char separatorOf(std::string_view line) {
   return ',';
 }
 
+// "1,5", or what is left of 1,5;2,5 where the comma was taken for the separator: why the field is no number, as a clause.
+std::string decimalComma(std::string_view field, char separator) {
+  std::string point(trimmed(field));
+  std::replace(point.begin(), point.end(), ',', '.');
+  const bool comma = point.find('.') != std::string::npos && std::count(point.begin(), point.end(), '.') == 1 &&
+                     trimmed(field).find(',') != std::string_view::npos && number(point);
+  const std::size_t cut = field.find_first_of(";\t");
+  const bool cutShort = separator == ',' && cut != std::string_view::npos && number(field.substr(0, cut));
+  return comma || cutShort
+             ? ": a decimal comma is not read, only a point, as in 1.5; fields stand between commas, semicolons or tabs"
+             : "";
+}
+
 std::string quoted(std::string_view field) {
   std::string text = "\"";
   for (const char c : field.substr(0, 40))
@@ -92,7 +106,8 @@ Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what, std
       } else if (wrong.message.empty()) {
         wrong =
             dataError(what, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + quoted(trimmed(field)) +
-                                (fitsNoDouble(field) ? " is beyond the range of double precision" : " is no number"));
+                                (fitsNoDouble(field) ? " is beyond the range of double precision"
+                                                     : " is no number" + decimalComma(field, separator)));
       }
       if (stop == std::string_view::npos) break;
       at = stop + 1;

@@ -369,7 +369,9 @@ Result<std::string> htmlOfRun(const std::string& runFolder, const ReportOptions&
           "<p>It trained something else than the text above says: the text was edited after it, or it had settings of its "
           "own.</p>\n";
   html += figuresOf(run, options);
-  html += "<p class=\"muted\">" + std::to_string(run.steps.size()) + " steps, " + std::to_string(run.swaps.size()) +
+  std::int64_t steps = 0;
+  for (const StepRow& row : run.steps) steps += row.steps;
+  html += "<p class=\"muted\">" + std::to_string(steps) + " steps, " + std::to_string(run.swaps.size()) +
           (run.swaps.size() == 1 ? " kernel swap, " : " kernel swaps, ") + std::to_string(run.trials) + " trials (" +
           std::to_string(run.failed) + " failed)</p>\n";
   html += latencyOf(run, options) + learningOf(run) + kernelsOf(run) + swapsOf(run);

@@ -28,11 +28,12 @@ struct Column {
   std::int64_t StepRow::*integer = nullptr;
   double StepRow::*real = nullptr;
 };
-constexpr std::array<Column, 5> kColumns{{{"step", &StepRow::step, nullptr},
+constexpr std::array<Column, 6> kColumns{{{"step", &StepRow::step, nullptr},
                                           {"seconds", nullptr, &StepRow::seconds},
                                           {"ms", nullptr, &StepRow::milliseconds},
                                           {"waited_ms", nullptr, &StepRow::waited},
-                                          {"loss", nullptr, &StepRow::loss}}};
+                                          {"loss", nullptr, &StepRow::loss},
+                                          {"steps", &StepRow::steps, nullptr}}};
 
 }  // namespace
 

@@ -13,16 +13,17 @@ namespace nf {
 // With the folders above it; there already is fine. The Error names the file that stands in the way.
 Result<Unit> makeFolder(const std::string& folder);
 
-// One row a step.
+// Stands for `steps` steps, which end with `step`: for one as long as there are few, so that hours of steps of a microsecond fill no disk.
 struct StepRow {
   std::int64_t step = 0;
   double seconds = 0;       // since training began, at the step's end
-  double milliseconds = 0;  // of the step
-  double waited = 0;        // milliseconds of it spent waiting for the device's lease
-  double loss = 0;
+  double milliseconds = 0;  // of the steps, the median
+  double waited = 0;        // milliseconds of one spent waiting for the device's lease, the mean
+  double loss = 0;          // of `step`
+  std::int64_t steps = 1;
 };
 
-// NAME.nf.out/RUN/: run.json (settings), events.jsonl (one event a line), steps.bin (every step), swaps.jsonl, checkpoint. Safe to delete.
+// NAME.nf.out/RUN/: run.json (settings), events.jsonl (one event a line), steps.bin (StepRow), swaps.jsonl, checkpoint. Safe to delete.
 // A file that the disk has no room for just now waits in memory and goes on where it stopped.
 //
 // steps.bin, little-endian: the 8 bytes "NFSTEPS1"; u32 number of columns; for each: u32 length of its name, the name, u32 type (0: i64,

@@ -79,6 +79,8 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     // A step that is stopped in its middle has changed no weight.
     const bool over = stepped || isStopped(stepped.error());
     flushStepEvent(std::chrono::steady_clock::now());
+    flushWritten();
+    flushRow();
     if (!over && !goesOnElsewhere(stop)) return stepped.error();
     if (over) {
       auto summary = finish(stop);

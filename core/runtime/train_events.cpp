@@ -12,8 +12,18 @@ double medianOf(std::vector<float> values) {
   return *middle;
 }
 
+namespace {
+constexpr std::int64_t kWritten = 4096,
+                       kRows = 65536;  // an event, a row in the folder stands for at most this part of the steps so far
+}
+
 void TrainJob::Impl::emit(const protocol::Message& message, bool intoFolder) {
-  if (folder && intoFolder) folder->addEvent(protocol::encode(message));
+  if (const auto* stepped = std::get_if<protocol::StepEvent>(&message)) {
+    writeStep(*stepped);
+  } else if (folder && intoFolder) {
+    flushWritten();
+    folder->addEvent(protocol::encode(message));
+  }
   if (sink) sink(message);
 }
 
@@ -59,12 +69,59 @@ void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& deta
 void TrainJob::Impl::flushStepEvent(Time now) {
   if (thinned.steps == 0) return;
   // Not the newest step's: an event is due the sooner the longer its last step took.
-  thinned.ms = medianOf({stepMilliseconds.end() - static_cast<std::ptrdiff_t>(thinned.steps), stepMilliseconds.end()});
+  thinned.ms = medianOfLast(thinned.steps);
   thinned.seconds = secondsSince(begun);
   emit(thinned);
   thinned = {};
   thinned.steps = 0;
   lastStepEvent = now;
+}
+
+double TrainJob::Impl::medianOfLast(std::int64_t steps) const {
+  const std::int64_t count = std::min(steps, static_cast<std::int64_t>(stepMilliseconds.size()));
+  return medianOf({stepMilliseconds.end() - static_cast<std::ptrdiff_t>(count), stepMilliseconds.end()});
+}
+
+void TrainJob::Impl::writeStep(const protocol::StepEvent& event) {
+  if (!folder) return;
+  // Steps that a lost device took along are made again.
+  if (written.steps > 0 && event.step - event.steps != written.step) flushWritten();
+  if (written.steps == 0) {
+    written = event;
+    merged = false;
+  } else {
+    merged = true;
+    written.step = event.step, written.loss = event.loss, written.seconds = event.seconds;
+    written.steps += event.steps;
+    written.ms_min = std::min(written.ms_min, event.ms_min), written.ms_max = std::max(written.ms_max, event.ms_max);
+    written.loss_min = std::min(written.loss_min, event.loss_min), written.loss_max = std::max(written.loss_max, event.loss_max);
+  }
+  if (written.steps * kWritten >= step - firstStep) flushWritten();
+}
+
+void TrainJob::Impl::flushWritten() {
+  if (written.steps == 0) return;
+  // Events that were merged have no median yet; steps since then are few beside theirs.
+  if (merged) written.ms = medianOfLast(written.steps + step - written.step);
+  folder->addEvent(protocol::encode(written));
+  written = {};
+  written.steps = 0;
+}
+
+void TrainJob::Impl::writeRow(double milliseconds, double value) {
+  if (!folder) return;
+  if (row.steps > 0 && row.step + 1 != step) flushRow();
+  row.step = step, row.seconds = secondsSince(begun), row.milliseconds = milliseconds, row.loss = value;
+  row.waited += waited;
+  if (++row.steps * kRows >= step - firstStep) flushRow();
+}
+
+void TrainJob::Impl::flushRow() {
+  if (row.steps == 0) return;
+  if (row.steps > 1) row.milliseconds = medianOfLast(row.steps), row.waited /= static_cast<double>(row.steps);
+  folder->addStep(row);
+  row = {};
+  row.steps = 0;
 }
 
 std::string TrainJob::Impl::activity() const {

@@ -119,6 +119,9 @@ struct TrainJob::Impl {
   std::vector<float> stepMilliseconds;
   protocol::DoneEvent done;
   protocol::StepEvent thinned;
+  protocol::StepEvent written{.steps = 0};  // thinned events that the folder has not got yet, as one
+  bool merged = false;                      // it is of several
+  StepRow row{.steps = 0};                  // and of its steps
   Time lastStepEvent{}, lastState{};
   protocol::RunPhase lastPhase = protocol::RunPhase::Idle;
   TimeLeft timeLeft;
@@ -244,6 +247,11 @@ struct TrainJob::Impl {
   void emit(const protocol::Message& message, bool intoFolder = true);
   void emitState(protocol::RunPhase phase, const std::string& detail, bool atOnce = false);
   void flushStepEvent(Time now);
+  void writeStep(const protocol::StepEvent& event);
+  void writeRow(double milliseconds, double value);
+  void flushWritten();
+  void flushRow();
+  double medianOfLast(std::int64_t steps) const;
   std::string activity() const;
   protocol::SearchState searchState() const;
 };

@@ -86,7 +86,7 @@ void TrainJob::Impl::record(double milliseconds, double value) {
   ++step;
   lastLoss = value;
   stepMilliseconds.push_back(static_cast<float>(milliseconds));
-  if (folder) folder->addStep({step, secondsSince(begun), milliseconds, waited, value});
+  writeRow(milliseconds, value);
   if (stepMilliseconds.size() == 1) {
     protocol::FirstStepEvent first;
     first.ms = done.first_step_ms = secondsSince(options.processStart) * 1e3;

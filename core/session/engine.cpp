@@ -473,7 +473,7 @@ protocol::DeviceConstants describe(const DeviceConstants& device, const std::str
 // An interval is told with the figure it is of: another measurement may have taken its place meanwhile.
 protocol::Interval intervalOf(double value, const Backend::Estimate& e) {
   const bool same = e.samples > 0 && std::abs(value - e.value) <= 1e-6 * std::abs(value);
-  return same ? protocol::Interval{e.low, e.high, e.samples} : protocol::Interval{};
+  return same ? protocol::Interval{std::min(e.low, value), std::max(e.high, value), e.samples} : protocol::Interval{};
 }
 
 void addMeasurement(protocol::DeviceConstants& c, const Backend::About& about) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_file.h"
@@ -52,6 +53,14 @@ std::set<std::string> parametersOf(const CompiledNotebook& notebook, std::uint32
     for (const TensorId t : readsOf(needed, OperatorId(o))) add(needed, t);
   for (const Derivative& d : needed.derivatives) add(needed, d.wrt);
   return parameters;
+}
+
+// Empty: its folder does not say.
+std::string deviceOf(const std::string& run) {
+  const auto text = readFile(run + "/run.json");
+  const auto record = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
+  const auto at = nlohmann::json::json_pointer("/machine/device");
+  return record.is_object() && record.contains(at) && record[at].is_string() ? record[at].get<std::string>() : std::string();
 }
 
 std::string quoted(const std::vector<std::string>& names) {
@@ -211,6 +220,11 @@ DeviceContext* Jobs::context(const std::string& device, protocol::RequestId id) 
   {
     const std::lock_guard lock(m_mutex);
     m_run.reset();
+    if (m_context && m_context->device().name() != (*opened)->device().name()) {
+      m_searched[m_context->device().name()] = {std::exchange(m_trials, {}), m_restored};
+      auto& back = m_searched[(*opened)->device().name()];
+      m_trials = std::move(back.trials), m_restored = back.restored;
+    }
     m_context = std::move(*opened);
     m_contextDevice = device;
     m_reverted.reset();
@@ -418,6 +432,7 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool tra
       trials.schedule = event.schedule.text;
     }
   }
+  ++m_trialsTold;
   protocol::TrialEvent numbered = event;
   numbered.number = info.number;
   numbered.generation = info.generation, numbered.how = info.how;
@@ -452,7 +467,7 @@ void Jobs::restoreRun(const Source& notebook) {
   if (!own && (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)))
     return;
   const auto run = newestRun(resultsOf(notebook));
-  if (!run) return;
+  if (!run || deviceOf(*run) != deviceInUse()) return;
   const auto text = readFile(*run + "/events.jsonl");
   if (!text) return;
   std::vector<protocol::Message> events;

@@ -187,7 +187,13 @@ class Jobs {
   };
   Kept m_kept;            // as read last
   bool m_tuning = false;  // a search without training runs
-  std::map<std::string, Trials> m_trials;
+  struct Searched {
+    std::map<std::string, Trials> trials;
+    bool restored = false;
+  };
+  std::map<std::string, Searched> m_searched;  // of the devices that are not in use, by name: a time is of one device
+  std::map<std::string, Trials> m_trials;      // of the one that is
+  std::uint64_t m_trialsTold = 0;
   bool m_restored = false;  // or there is a training of this engine's
   std::map<std::string, std::vector<Point>> m_series;
   std::int64_t m_step = -1;

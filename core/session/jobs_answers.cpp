@@ -202,23 +202,29 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
 }
 
 void Jobs::answerTrials(const protocol::TrialsRequest& request, protocol::RequestId id) {
-  protocol::Trials answer;
-  answer.subgraph = request.subgraph;
   loadRecords(request.subgraph);
-  {
-    const std::lock_guard lock(m_mutex);
-    const auto found = m_trials.find(request.subgraph);
-    if (found != m_trials.end()) {
-      const auto& list = found->second.list;
-      answer.total = list.size();
-      const std::size_t first = std::min<std::size_t>(request.from, list.size());
-      const std::size_t count =
-          std::min<std::size_t>(list.size() - first, static_cast<std::size_t>(std::clamp<std::int64_t>(request.limit, 0, 20000)));
-      answer.trials.assign(list.begin() + static_cast<std::ptrdiff_t>(first),
-                           list.begin() + static_cast<std::ptrdiff_t>(first + count));
+  for (;;) {
+    protocol::Trials answer;
+    answer.subgraph = request.subgraph;
+    std::uint64_t told;
+    {
+      const std::lock_guard lock(m_mutex);
+      told = m_trialsTold;
+      const auto found = m_trials.find(request.subgraph);
+      if (found != m_trials.end()) {
+        const auto& list = found->second.list;
+        answer.total = list.size();
+        const std::size_t first = std::min<std::size_t>(request.from, list.size());
+        const std::size_t count =
+            std::min<std::size_t>(list.size() - first, static_cast<std::size_t>(std::clamp<std::int64_t>(request.limit, 0, 20000)));
+        answer.trials.assign(list.begin() + static_cast<std::ptrdiff_t>(first),
+                             list.begin() + static_cast<std::ptrdiff_t>(first + count));
+      }
     }
-    // Who is told of a trial later does not have it here already.
-    m_outbox.send(answer, id);
+    // Thousands of trials are written down while others go on; one that was told of meanwhile belongs into the answer.
+    Outbox::Encoded bytes = Outbox::encoded(answer, id);
+    const std::lock_guard lock(m_mutex);
+    if (told == m_trialsTold) return m_outbox.send(std::move(bytes));
   }
 }
 

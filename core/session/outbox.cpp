@@ -12,7 +12,11 @@ Outbox::~Outbox() {
   m_thread.join();
 }
 
-void Outbox::send(const protocol::Message& message, protocol::RequestId id) { push(protocol::encode(message, id) + "\n"); }
+void Outbox::send(const protocol::Message& message, protocol::RequestId id) { send(encoded(message, id)); }
+void Outbox::send(Encoded message) { push(std::move(message.line)); }
+Outbox::Encoded Outbox::encoded(const protocol::Message& message, protocol::RequestId id) {
+  return {protocol::encode(message, id) + "\n"};
+}
 void Outbox::send(const protocol::Envelope& envelope) { push(protocol::encodeFrame(envelope)); }
 
 void Outbox::push(std::string bytes) {

@@ -23,6 +23,12 @@ class Outbox {
 
   void send(const protocol::Message& message, protocol::RequestId id = 0);
   void send(const protocol::Envelope& envelope);
+  // Written down before it is sent, for those who may not be kept while it is.
+  struct Encoded {
+    std::string line;
+  };
+  static Encoded encoded(const protocol::Message& message, protocol::RequestId id);
+  void send(Encoded message);
   bool closed() const;
 
  private:

@@ -43,7 +43,7 @@ Timing timingOf(std::vector<double> microseconds) {
 
 TimeInterval quartilesOf(const Timing& timing) {
   if (!(timing.median > 0)) return {timing.median, timing.median + timing.spread};
-  return {timing.median * timing.median / (timing.median + timing.spread), timing.median + timing.spread};
+  return {timing.median * (timing.median / (timing.median + timing.spread)), timing.median + timing.spread};
 }
 
 TimeInterval medianInterval(std::vector<double> samples) {

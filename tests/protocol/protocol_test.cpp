@@ -162,15 +162,24 @@ TEST(Latency, OneSlowStepIsNotTheLine) {
   EXPECT_EQ(runningMedians(times), (std::vector<double>{2.1, 2.2, 2.2, 2.2}));
 }
 
-// A sample that reaches further back than what is asked for counts with the steps that are within.
+// They are those that the line's end is the median of; a sample that reaches further back counts with the steps that are within.
 TEST(Latency, TheNewestStepsHaveAMedianAndQuartiles) {
-  EXPECT_FALSE(newestSteps({}, 100));
+  EXPECT_FALSE(newestSteps({}));
   const std::vector<StepTime> times{{1, 6.4, 1}, {41, 0.2, 40}, {61, 0.1, 20}, {62, 9, 1}};
-  const auto all = newestSteps(times, 100), few = newestSteps(times, 24), one = newestSteps({times.data(), 1}, 100);
-  ASSERT_TRUE(all && few && one);
-  EXPECT_EQ(std::tuple(all->low, all->ms, all->high, all->steps), std::tuple(0.1, 0.2, 0.2, 62));
-  EXPECT_EQ(std::tuple(few->low, few->ms, few->high, few->steps), std::tuple(0.1, 0.1, 0.1, 24));
+  const auto few = newestSteps(times), one = newestSteps({times.data(), 1});
+  ASSERT_TRUE(few && one);
+  EXPECT_EQ(std::tuple(few->low, few->ms, few->high, few->steps), std::tuple(0.1, 0.1, 0.1, 5));
   EXPECT_EQ(std::tuple(one->low, one->ms, one->high, one->steps), std::tuple(6.4, 6.4, 6.4, 1));
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    const auto random = randomTimes(rng);
+    const auto newest = newestSteps(random);
+    ASSERT_TRUE(newest);
+    EXPECT_EQ(newest->ms, runningMedians(random).back());
+    EXPECT_LE(newest->low, newest->ms);
+    EXPECT_GE(newest->high, newest->ms);
+  }
 }
 
 // "Faster from step n on": the curve stays below the peer's line from there to the end, and does not one sample before.

@@ -100,6 +100,11 @@ TEST(Csv, NamesLineAndColumnOfAMistake) {
   for (const char* beyond : {"1e400", "1e-400"})
     EXPECT_THAT(parseCsv("1,2\n3," + std::string(beyond) + "\n", "t.csv").error().message,
                 HasSubstr("line 2, column 2: \"" + std::string(beyond) + "\" is beyond the range of double precision"));
+  // As spreadsheets of many countries write them.
+  for (const char* text : {"1,5;2,5\n3,5;4,5\n", "a;b\n1,5;2\n", "x,y\n\"1,5\",2\n"})
+    EXPECT_THAT(parseCsv(text, "t.csv").error().message, HasSubstr("a decimal comma is not read, only a point, as in 1.5")) << text;
+  EXPECT_TRUE(parseCsv("1.5;2.5\n3.5;4\n", "t.csv").ok());
+  EXPECT_THAT(parseCsv("1,2\n3,abc\n", "t.csv").error().message, testing::Not(HasSubstr("comma")));
   EXPECT_THAT(parseCsv("1,2\n3,abc\n", "t.csv").error().message, HasSubstr("t.csv: line 2, column 2: \"abc\" is no number"));
   EXPECT_THAT(parseCsv("1,2\n3\n", "t.csv").error().message, HasSubstr("line 2 has 1 field, the lines before it have 2"));
   EXPECT_THAT(parseCsv("a,b\n", "t.csv").error().message, HasSubstr("holds no rows"));

@@ -66,6 +66,31 @@ TEST(Train, WhatALossReadsThroughADerivativeIsTrained) {
   }
 }
 
+// Rows and events stand for more steps each, the more there were: together for all of them.
+TEST(Train, TheFolderOfALongRunIsThinned) {
+  const fakes::Folder folder;
+  TrainOptions o =
+      optionsFor("param w[1] = normal(2, 0)\nloss L = sum[i] w[i]^2\ntrain L { steps = 150000; optimizer = sgd(lr=1e-9) }\n");
+  o.outputRoot = folder.path("test.nf.out");
+  const auto context = interpreter();
+  const auto summary = TrainJob(*context, o, [](const protocol::Message&) {}).run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  const auto rows = readSteps(summary->folder + "/steps.bin");
+  ASSERT_TRUE(rows.ok());
+  std::int64_t steps = 0, told = 0;
+  for (const StepRow& row : *rows) {
+    steps += row.steps;
+    ASSERT_EQ(row.step, steps);
+  }
+  EXPECT_EQ(steps, summary->done.steps);
+  EXPECT_LT(rows->size(), 125000u);
+  std::istringstream events(*readFile(summary->folder + "/events.jsonl"));
+  for (std::string line; std::getline(events, line);)
+    if (const auto event = protocol::decode(line))
+      if (const auto* step = std::get_if<protocol::StepEvent>(&*event)) told += step->steps;
+  EXPECT_EQ(told, summary->done.steps);
+}
+
 TEST(Train, LearnsDigitsAndReportsEvents) {
   const fakes::Folder folder;
   TrainOptions o = optionsFor(kDigits);

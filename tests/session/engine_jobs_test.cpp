@@ -590,5 +590,26 @@ TEST_F(EngineJobs, ADeviceIsChosenForWhatFollows) {
   EXPECT_EQ(inUse(engine.ask<Devices>(DevicesRequest{})), "reference");
 }
 
+// A time is of the device that it was measured on: none is told of another one, and it is there again with its device.
+TEST_F(EngineJobs, TimesOfKernelsAreThoseOfTheDeviceInUse) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto timed = [&](const std::string& device) {
+    engine.ask<Devices>(DevicesRequest{false, device});
+    std::int64_t count = 0;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+      count += s.us.has_value() + s.firstUs.has_value() + s.trials + s.inUse.text.starts_with("{");
+      count += static_cast<std::int64_t>(engine.ask<Trials>(TrialsRequest{s.id}).total);
+    }
+    return count;
+  };
+  engine.ask<Devices>(DevicesRequest{false, "cpu"});
+  engine.ask<Finished>(train(40));
+  const std::int64_t before = timed("cpu");
+  EXPECT_GT(before, 0);
+  EXPECT_EQ(timed("reference"), 0);
+  EXPECT_EQ(timed("cpu"), before);
+}
+
 }  // namespace
 }  // namespace nf

@@ -113,6 +113,23 @@ TEST_F(ExitCodes, WhatIsDoneIsZeroAndHelpHasTheTable) {
   EXPECT_THAT(m_out, HasSubstr("Exit codes of every command"));
 }
 
+// It waits for the rest of a notebook. A shell's background job ignores SIGINT, which stays so; SIGTERM ends it in the same way.
+TEST_F(ExitCodes, WhatCannotBeStoppedInOrderSaysThatItWasStopped) {
+  for (const char* command : {"explain -", "export - --to json d", "check -"}) {
+    std::ofstream(m_folder.path("stop.sh")) << "cd '" << m_folder.path(".") << "' && rm -f pipe && mkfifo pipe || exit 1\n"
+                                            << "'" NF_NEOFLOW "' " << command << " <pipe >out 2>err & p=$!\n"
+                                            << "exec 3>pipe\n"
+                                            << "caught() { sed -n 's/SigCgt:[[:space:]]*//p' /proc/$p/status; }\n"
+                                            << "until [ $((0x$(caught) & 0x4000)) -ne 0 ]; do :; done\n"
+                                            << "kill -TERM $p; wait $p; exit $?\n";
+    const int status = std::system(("bash '" + m_folder.path("stop.sh") + "' 2>/dev/null").c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 128 + 15) << command;
+    std::stringstream said;
+    said << std::ifstream(m_folder.path("err")).rdbuf();
+    EXPECT_EQ(said.str(), "neoflow: Stopped before the result was there.\n") << command;
+  }
+}
+
 // The pipe holds less than what is printed.
 TEST_F(ExitCodes, AReaderThatLeavesIsNoFault) {
   std::string text;

@@ -111,6 +111,17 @@ TEST_F(Tuning, AConstantHasItsIntervalAndAWideOneIsWarnedOf) {
   EXPECT_EQ(warning(), QString());
 }
 
+// A constant that no sample differs from is the same number as both ends of its interval, also where it lies between two digits.
+TEST_F(Tuning, NoConstantIsRoundedOutOfItsInterval) {
+  for (int i = 1000; i < 9999; ++i) {
+    const double seconds = i * 1e-10, rate = i * 1e7;
+    const auto number = [](const QString& text) { return text.section(QLatin1Char(' '), 0, 0); };
+    const QString l = number(microsecondsText(seconds * 1e6)), p = number(flopsText(rate, QStringLiteral("B/s")));
+    ASSERT_EQ(secondsNoise(seconds, {seconds, seconds, 64}), QStringLiteral("[%1, %1]  n = 64").arg(l));
+    ASSERT_EQ(rateNoise(rate, {rate, rate, 64}), QStringLiteral("[%1, %1]  n = 64").arg(p));
+  }
+}
+
 TEST_F(Tuning, DevicesSayWhatIsMissingAndWhy) {
   DevicesView view(&theme);
   view.resize(1600, 900);

@@ -315,18 +315,29 @@ TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
   ASSERT_NE(gone, now.end());
   gone->id = "dd04";
   view.setSubgraphs(now, 2);
-  EXPECT_TRUE(profile->age().endsWith(", of an earlier step")) << profile->age().toStdString();
+  EXPECT_TRUE(profile->age().endsWith(", of an earlier plan")) << profile->age().toStdString();
   const auto isNow = [&](int row) { return profile->model()->index(row, 0).data(ProfileModel::kNowRole).toBool(); };
   EXPECT_FALSE(isNow(0));
   EXPECT_TRUE(isNow(1));
   profile->table()->setFocus();
   QTest::keyClick(profile->table(), Qt::Key_Home, Qt::ControlModifier);
   EXPECT_EQ(view.current(), "aa01") << "no half of the page goes with it";
-  EXPECT_TRUE(profile->sentence().startsWith("The step has no such kernel any more")) << profile->sentence().toStdString();
+  EXPECT_TRUE(profile->sentence().startsWith("The step has no such kernel now: this profile is of an earlier plan."))
+      << profile->sentence().toStdString();
   QTest::keyClick(profile->table(), Qt::Key_Down);
   EXPECT_FALSE(profile->sentence().startsWith("The step has no such")) << profile->sentence().toStdString();
   view.setSubgraphs(capsule::subgraphs(), 3);
   EXPECT_FALSE(profile->age().contains("earlier")) << profile->age().toStdString();
+  // The same kernels, pinned to other schedules, or on another device.
+  view.setStep("cpu", true);
+  EXPECT_TRUE(profile->age().endsWith(", of an earlier text")) << profile->age().toStdString();
+  EXPECT_FALSE(isNow(1));
+  view.setStep("cpu", false);
+  EXPECT_TRUE(isNow(1));
+  view.setStep("reference", false);
+  EXPECT_TRUE(profile->age().endsWith(", on cpu, which is not in use")) << profile->age().toStdString();
+  EXPECT_FALSE(isNow(1));
+  view.setStep("cpu", false);
   // And the curves of a run of another text.
   view.setRunOld(true);
   EXPECT_TRUE(isGreyed(view.latency()) && isGreyed(view.loss()));

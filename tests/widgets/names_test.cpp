@@ -8,6 +8,7 @@
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/view_fixtures.h"
 #include "widgets/explain_view.h"
+#include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
 #include "widgets/outline_view.h"
 
@@ -38,11 +39,31 @@ TEST_F(Widgets, ASearchInTheGraphFindsTheNodeOfThatNameFirst) {
   QTest::keyClick(view.finder(), Qt::Key_Return);
   EXPECT_NE(view.graph()->chosen(), "W");
   EXPECT_EQ(view.foundText(), QString("2 of %1").arg(hits));
+  for (const char* name : {"dW", "dL/dW", "d(L)/d(W)"}) {
+    view.finder()->clear();
+    QTest::keyClicks(view.finder(), name);
+    EXPECT_EQ(view.graph()->chosen(), "d(L)/d(W)") << name;
+  }
   QTest::keyClicks(view.finder(), "hatever");
   EXPECT_EQ(view.foundText(), "nothing");
   view.reset();  // another notebook
   EXPECT_EQ(view.finder()->text(), "");
   EXPECT_EQ(view.foundText(), "");
+}
+
+// Two kernels of one name are two rows: with the loss, the loop, or a number, and each leads to its own place in the graph.
+TEST(KernelNames, NoTwoAreAlike) {
+  const auto named = [](const char* name, const char* loop = "") {
+    protocol::SubgraphInfo s;
+    s.name = name, s.loop = loop, s.operators = {"c"};
+    return s;
+  };
+  EXPECT_EQ(kernelNames({named("d(L)/d(c)"), named("Y")}), (QStringList{"dc", "Y"}));
+  EXPECT_EQ(kernelNames({named("d(L)/d(c)"), named("d(M)/d(c)")}), (QStringList{"dL/dc", "dM/dc"}));
+  EXPECT_EQ(kernelNames({named("d(L)/d(c)"), named("d(L)/d(c)", "h#2")}), (QStringList{"dL/dc", "dL/dc in the loop of h#2"}));
+  EXPECT_EQ(kernelNames({named("c"), named("c")}), (QStringList{"c (1)", "c (2)"}));
+  EXPECT_EQ(nodesOf(named("c")), std::vector<std::string>{"c"});
+  EXPECT_EQ(nodesOf(named("c", "h#2")), std::vector<std::string>{"h#2"});
 }
 
 }  // namespace

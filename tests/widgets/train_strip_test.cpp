@@ -133,6 +133,53 @@ TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
       << strip.figures().toStdString();
 }
 
+// Steps of a microsecond come faster than plots are drawn: the panel's figures are those at the ends of the curves all the same.
+TEST_F(Tuning, TheFiguresAreThoseOfTheLabelsAtAnyMoment) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&strip));
+  strip.start();
+  // What a plot shows is what it had when it was drawn.
+  QString loss, median;
+  QObject::connect(strip.lossPlot(), &Plot::drawn, &strip, [&] {
+    if (const auto newest = strip.lossPlot()->newest()) loss = "loss " + significant(*newest, 4);
+  });
+  QObject::connect(strip.plot(), &Plot::drawn, &strip, [&] {
+    if (const auto now = strip.plot()->now()) median = microsecondsText(*now * 1000);
+  });
+  const auto agree = [&] {
+    if (loss.isEmpty() || median.isEmpty()) return false;
+    const QStringList lines = strip.figures().split(QLatin1Char('\n'));
+    EXPECT_TRUE(lines.contains(loss)) << loss.toStdString() << "\n" << strip.figures().toStdString();
+    EXPECT_TRUE(lines.contains(median)) << median.toStdString() << "\n" << strip.figures().toStdString();
+    return true;
+  };
+  StepEvent step;
+  RunState state;
+  state.phase = RunPhase::Training, state.steps = 40000000, state.samples = 100;
+  int compared = 0;
+  for (int i = 0; i < 60; ++i) {
+    step.steps = 40000, step.step += step.steps, step.seconds += 0.05;
+    step.ms = i % 3 == 0 ? 0.00137 : 0.000932, step.ms_min = 0.0008, step.ms_max = 0.0009, step.loss = 0.06 / (1 + i % 7);
+    strip.addStep(step);
+    state.step = step.step, state.loss = *step.loss * 3, state.stepMs = state.stepMsLow = state.stepMsHigh = 0.00137;
+    strip.setState(state);
+    compared += agree();
+    if (i % 4 != 0) continue;
+    const auto drawn = strip.lossPlot()->redraws(), also = strip.plot()->redraws();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return strip.lossPlot()->redraws() > drawn && strip.plot()->redraws() > also; }));
+    compared += agree();
+  }
+  EXPECT_GT(compared, 50);
+  const auto shows = [](Plot* plot, const QString& label) {
+    const auto shown = plot->shownLabels();
+    return std::any_of(shown.begin(), shown.end(), [&](const auto& l) { return l.first == label; });
+  };
+  EXPECT_TRUE(shows(strip.plot(), median)) << median.toStdString();
+  EXPECT_TRUE(shows(strip.lossPlot(), loss)) << loss.toStdString();
+}
+
 // The first step is cold: it is no median while more are to come, and none of a run that has others.
 TEST_F(Tuning, TheFigureIsAMedianOfTheStepsThatAreDrawn) {
   TrainStrip strip(&theme);
@@ -153,12 +200,12 @@ TEST_F(Tuning, TheFigureIsAMedianOfTheStepsThatAreDrawn) {
   }
   // A failed run ends before its state is told again.
   strip.setError("The loss L is not a number in step 41.");
-  EXPECT_EQ(strip.figures(), "160 ns\nmedian step\n[160, 160] ns  n = 40") << strip.figures().toStdString();
+  EXPECT_EQ(strip.figures(), "160 ns\nmedian step\n[160, 160] ns  n = 5") << strip.figures().toStdString();
   DoneEvent done;
   done.steps = 40, done.seconds = 0.1, done.median_step_ms_first_tenth = 0.0064, done.median_step_ms_last_tenth = 0.00022;
   done.last_tenth_low_ms = done.last_tenth_high_ms = 0.00022, done.last_tenth_steps = 4;
   strip.setDone(done);
-  EXPECT_EQ(strip.figures(), "160 ns\nmedian step\n[160, 160] ns  n = 40") << "four steps are no tenth to speak of";
+  EXPECT_EQ(strip.figures(), "160 ns\nmedian step\n[160, 160] ns  n = 5") << "four steps are no tenth to speak of";
   strip.start();
   step.step = 1, step.ms = 0.0064;
   strip.addStep(step);

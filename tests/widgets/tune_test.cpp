@@ -13,6 +13,7 @@
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/made_up_runs.h"
 #include "tests/widgets/view_fixtures.h"
+#include "widgets/keep_focus.h"
 #include "widgets/kernel_view.h"
 #include "widgets/names.h"
 #include "widgets/profile_view.h"
@@ -206,6 +207,41 @@ TEST_F(Tuning, FusedKernelsAgainstTheirPartsSayWhichAndHowLong) {
   view.setRunState(run);
   EXPECT_EQ(view.now(), "fused kernel 3 of 12 against its parts: Y + dY");
   EXPECT_EQ(view.spent(), "the whole device: 9.0 s left");
+}
+
+// While it is measured the button cannot be pressed; the keyboard is nowhere else behind that.
+TEST_F(Tuning, TheKeyboardStaysAtMeasure) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
+  view.activateWindow();
+  QPushButton* button = nullptr;
+  for (QPushButton* b : view.findChildren<QPushButton*>())
+    if (b->text() == "Measure") button = b;
+  ASSERT_TRUE(button);
+  setUsable(button, true);
+  button->setFocus();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return QApplication::focusWidget() == button; }));
+  setUsable(button, false);
+  EXPECT_FALSE(qobject_cast<QComboBox*>(QApplication::focusWidget()));
+  setUsable(button, true);
+  EXPECT_EQ(QApplication::focusWidget(), button);
+  // Whoever went elsewhere meanwhile stays there.
+  setUsable(button, false);
+  view.list()->setFocus();
+  setUsable(button, true);
+  EXPECT_EQ(QApplication::focusWidget(), view.list());
+}
+
+TEST_F(Tuning, TrialsByHandStandBesideTheBudget) {
+  TuneView view(&theme, &selection);
+  view.show();
+  EXPECT_EQ(view.byHand(), "");
+  view.setByHand(1);
+  EXPECT_EQ(view.byHand(), "besides 1 trial by hand");
+  view.setByHand(0);
+  EXPECT_EQ(view.byHand(), "");
 }
 
 TEST_F(Tuning, ASearchWithoutTrainingSaysItsTrialsAndItsTime) {

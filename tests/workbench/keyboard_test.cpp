@@ -344,6 +344,11 @@ TEST_F(Keyboard, TheLocatorFindsGradientsByTheirName) {
   go("dL");
   ASSERT_GT(window->palette()->list()->count(), 0);
   EXPECT_EQ(window->palette()->list()->item(0)->text(), "dL/dW");
+  // As the language writes it, too.
+  window->palette()->field()->clear();
+  QTest::keyClicks(window->palette()->field(), "d(L)/d(W)");
+  ASSERT_GT(window->palette()->list()->count(), 0);
+  EXPECT_EQ(window->palette()->list()->item(0)->text(), "dL/dW");
   QTest::keyClick(window->palette()->field(), Qt::Key_Return);
   EXPECT_EQ(window->page(), MainWindow::Page::Author);
   EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");

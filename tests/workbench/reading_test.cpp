@@ -244,7 +244,15 @@ TEST_F(Reading, TheReportIsWrittenByTheCommandLine) {
   document().replace(0, document().text().size(), "# %%\nY[i] = nowhere[i]\n", "Edit");
   window->notebook()->followDocument();
   EXPECT_TRUE(exported("wrong.html").isEmpty());
-  EXPECT_TRUE(window->messages()->text().contains("nowhere"));
+  EXPECT_EQ(window->messages()->text(),
+            "The report was not written: a mistake in cell 1, line 1 keeps it from being made, `nowhere` is not defined");
+  const auto buttons = window->messages()->buttons();
+  ASSERT_FALSE(buttons.isEmpty());
+  EXPECT_EQ(window->messages()->answers().front(), "Go to cell 1, line 1");
+  window->showPage(MainWindow::Page::Explain);
+  QTest::mouseClick(buttons.front(), Qt::LeftButton);
+  EXPECT_EQ(window->page(), MainWindow::Page::Author);
+  EXPECT_EQ(window->notebook()->caretByte(), document().text().find("nowhere"));
 }
 
 TEST_F(Reading, ThePdfHasEveryCell) {

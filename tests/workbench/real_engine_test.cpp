@@ -42,6 +42,32 @@ TEST_F(RealEngine, AGradientIsComparedWithFiniteDifferencesByAClick) {
   EXPECT_TRUE(wait([&] { return inspector->checked().contains("all of "); })) << inspector->checked().toStdString();
 }
 
+// What is undone or redone is where the caret stands, and the inspector is of that line, whatever was chosen before.
+TEST_F(RealEngine, UndoAndRedoSelectWhereTheyPutTheCaret) {
+  openChecked("# %%\nlet n = 4\nparam W[n, n] = normal(0, 1)\n# %%\nA[i, j] = W[i, j] * 2\nB[i, j] = A[i, j] + 1\n# %%\nshow B\n");
+  const auto inspects = [&](const char* tensor) { return wait([&] { return window->inspector()->tensor() == tensor; }); };
+  const auto put = [&](const std::string& at) {
+    window->notebook()->scrollToByte(document().text().find(at), true);
+    return window->notebook()->editing();
+  };
+  ASSERT_TRUE(put("A[i, j] ="));
+  ASSERT_TRUE(inspects("A"));
+  ASSERT_EQ(window->notebook()->rename("A", "Zed"), QString());
+  checked();
+  ASSERT_TRUE(wait([&] { return window->workspace().tensor("Zed") != nullptr; }));
+  for (const char* action : {"edit.undo", "edit.redo", "edit.undo"}) {
+    Q_EMIT window->outline()->tensorChosen("W");
+    ASSERT_TRUE(inspects("W"));
+    window->action(action)->trigger();
+    checked();
+    const std::string& text = document().text();
+    const std::size_t caret = window->notebook()->caretByte(), begin = text.rfind('\n', caret == 0 ? 0 : caret - 1) + 1;
+    const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    ASSERT_TRUE(line.find(" = ") != std::string::npos) << line;
+    EXPECT_TRUE(wait([&] { return window->inspector()->tensor() != "W"; })) << action << ": " << line;
+  }
+}
+
 TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
   openChecked();
   compute(2);
