@@ -31,7 +31,7 @@ class InspectorView : public QWidget {
   explicit InspectorView(const Theme* theme, QWidget* parent = nullptr);
   void clear();
   // In place of a tensor: what was chosen is none.
-  void setMadeInLoop(const QString& name);
+  void setMadeInLoop(const QString& name, bool carried);
   void setNoTensor(const QString& made);  // what a pass makes and the notebook has no tensor of
   void setUncalled(const QString& function);
   QString instead() const;  // what is said while no tensor is shown

@@ -293,7 +293,11 @@ void MainWindow::inspectSelection() {
     if (!token->tensor.empty()) return inspect(QString::fromStdString(token->tensor));
     if (m_inspector->pinned()) return;
     m_tab->inspected.clear();
-    return m_inspector->setMadeInLoop(QString::fromStdString(token->inside));
+    const auto& symbols = m_tab->workspace->analysis().symbols;
+    const std::string name(withoutNumber(token->inside));
+    const bool carried = m_tab->workspace->tensor(name + "#1") &&
+                         std::any_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.name == name; });
+    return m_inspector->setMadeInLoop(QString::fromStdString(name), carried);
   }
   // What several tensors come from is none of them: `epochs` of a training.
   const protocol::TensorInfo* only = nullptr;

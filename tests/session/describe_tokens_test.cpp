@@ -84,7 +84,7 @@ TEST(Tokens, InALoopTheyAreWhatItReadsAndWhatItMakes) {
   EXPECT_EQ(c.tensor("V[i, j]", 0, "V[i, j]"), "V");
   EXPECT_EQ(c.tensor("U[i, k]", 0, "U[i, k]"), "U");
   EXPECT_EQ(c.tensor("X[n, s, k]", 0, "X[n, s, k]"), "X");
-  EXPECT_EQ(c.tensor("h[n: 2", 0, "h"), "h") << "what it begins with";
+  EXPECT_EQ(c.tensor("h[n: 2", 0, "h"), "h#1") << "what it begins with";
   const std::string last = c.tensor("h[n, i]*W", 0, "h[n, i]");
   EXPECT_NE(last, "h");
   EXPECT_EQ(c.tensor("h[n, i] = tanh", 0, "h"), last) << "what it makes in the end";

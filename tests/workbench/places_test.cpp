@@ -76,8 +76,8 @@ TEST_F(Placed, WhatAFunctionMakesIsSelectedByItsName) {
 
 TEST_F(Placed, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
   openWith(
-      "# %%\ninput X[4, 5, 2] = normal(0, 1)\nparam U[3, 2] = normal(0, 1)\nparam V[3, 3] = normal(0, 0.1)\nh[n: 4, i: 3] = 0\n"
-      "for s in 0..5 {\n  z[n, i] = sum[k] U[i, k]*X[n, s, k]\n  h[n, i] = tanh(z[n, i] + sum[j] V[i, j]*h[n, j])\n}\n"
+      "# %%\ninput X[4, 5, 2] = normal(0, 1)\nparam U[3, 2] = normal(0, 1)\nparam V[3, 3] = normal(0, 0.1)\nh[n: 4, i: 3] = 0\ng[n: 4] = 0\n"
+      "for s in 0..5 {\n  z[n, i] = sum[k] U[i, k]*X[n, s, k]\n  h[n, i] = tanh(z[n, i] + sum[j] V[i, j]*h[n, j])\n  g[n] = g[n] + z[n, 0]\n}\n"
       "loss L = mean[n, i] h[n, i]^2\n");
   window->notebook()->activate(cell(0)->id(), true);
   ExpressionEditor* editor = cell(0)->editor();
@@ -98,6 +98,9 @@ TEST_F(Placed, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
   EXPECT_EQ(inspected("h[n: 4", 0), "h#1");
   EXPECT_EQ(inspected("z[n, i] + sum", 0), QString());
   EXPECT_TRUE(window->inspector()->instead().startsWith("z is made anew in every step"))
+      << window->inspector()->instead().toStdString();
+  EXPECT_EQ(inspected("g[n] = g", 0), QString()) << "not what the loop begins with";
+  EXPECT_TRUE(window->inspector()->instead().startsWith("g is carried from step to step, and nothing reads it"))
       << window->inspector()->instead().toStdString();
   EXPECT_EQ(inspected("V[i, j]", 0), "V");
   EXPECT_TRUE(window->inspector()->instead().isEmpty());
