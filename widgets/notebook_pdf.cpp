@@ -85,6 +85,7 @@ bool NotebookView::savePdf(const QString& path, const QString& title) {
   p.scale(scale, scale);
   double y = 0;
   const auto turn = [&] {
+  m_look->setAsleep(false);
     writer.newPage();
     y = 0;
   };

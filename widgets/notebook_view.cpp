@@ -37,7 +37,9 @@ class EveryPress : public QObject {
 }  // namespace
 
 NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* parent)
-    : QScrollArea(parent), m_theme(theme), m_selection(selection), m_content(new QWidget), m_layout(new QVBoxLayout(m_content)) {
+    : QScrollArea(parent), m_look(new Theme(*theme, this)), m_theme(m_look), m_selection(selection), m_content(new QWidget),
+      m_layout(new QVBoxLayout(m_content)) {
+  m_look->setAsleep(true);
   setWidgetResizable(true);
   setFocusPolicy(Qt::StrongFocus);
   setAccessibleName(tr("Notebook"));
@@ -48,7 +50,7 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->addStretch(1);
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
-  m_note = new CommandNote(theme, viewport());
+  m_note = new CommandNote(m_theme, viewport());
   connect(m_note, &CommandNote::undoRequested, this, &NotebookView::undoDone);
   qApp->installEventFilter(new EveryPress(this, [this](const QWidget* at) { pressed(at); }));
   connect(qApp, &QApplication::focusChanged, this, [this](const QWidget*, const QWidget* now) { followKeyboard(now); });

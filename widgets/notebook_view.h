@@ -119,6 +119,8 @@ class NotebookView : public QScrollArea {
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;
+  void showEvent(QShowEvent*) override;
+  void hideEvent(QHideEvent*) override;
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
@@ -145,6 +147,7 @@ class NotebookView : public QScrollArea {
   void insertInto(CellView* view, const QString& text);
   const Theme* m_theme;
   Selection* m_selection;
+  Theme* m_look;  // asleep while nobody sees the notebook
   Document* m_document = nullptr;
   QWidget* m_content;
   QVBoxLayout* m_layout;
