@@ -17,6 +17,7 @@
 class QComboBox;
 class QLabel;
 class QPlainTextEdit;
+class QSpacerItem;
 class QStackedWidget;
 class QToolButton;
 class QVBoxLayout;
@@ -153,7 +154,8 @@ class CellView : public QWidget {
   void refreshRunHere();
   void fitResult();
   void writeMarkdown(std::size_t from, std::size_t to);
-  void dress();  // fonts that this view chose
+  void dress();              // fonts that this view chose
+  int numberHeight() const;  // in the gutter
   void showFound();
   void addFound(std::vector<ExpressionEditor::Mark>& marks) const;
   const Theme* m_theme;
@@ -183,7 +185,9 @@ class CellView : public QWidget {
   QWidget *m_summaryRow, *m_messages, *m_result = nullptr;
   QLabel *m_summary, *m_checked, *m_note;
   MessageStrip *m_failure, *m_zeros;
-  QVBoxLayout *m_layout, *m_messageLayout;
+  QVBoxLayout* m_layout;
+  QSpacerItem* m_gutter;
+  QVBoxLayout* m_messageLayout;
   TabRow* m_tabs = nullptr;
   QStackedWidget* m_pages = nullptr;
   FormulaView* m_formula = nullptr;

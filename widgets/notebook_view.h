@@ -118,10 +118,10 @@ class NotebookView : public QScrollArea {
   void zoomWanted(int steps);
 
  protected:
-  bool eventFilter(QObject* watched, QEvent* event) override;
   void showEvent(QShowEvent*) override;
   void hideEvent(QHideEvent*) override;
   void wheelEvent(QWheelEvent*) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
   void focusInEvent(QFocusEvent*) override;

@@ -8,6 +8,7 @@
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
+class QBoxLayout;
 class QGridLayout;
 class QLabel;
 class QProgressBar;
@@ -96,6 +97,9 @@ class TrainStrip : public QWidget {
 
  private:
   void setRunning(bool running);
+  enum class Shape { Narrow, Usual, Wide };
+  Shape shapeOf(int width) const;
+  void arrange();
   void say(const QString& message, const Place& place);
   void clearWarnings();
   void offer();
@@ -120,12 +124,13 @@ class TrainStrip : public QWidget {
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
   QGridLayout* m_grid;
+  QBoxLayout* m_top;
   QWidget* m_column;
   SwapList* m_swapList;
   QString m_peerName;
   double m_peerMs = 0, m_figureMs = 0;                              // m_figureMs: the median that stands above; 0: none
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
-  enum class Shape { Narrow, Usual, Wide } m_shape = Shape::Usual;
+  Shape m_shape = Shape::Usual;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A window of 1024 x 700: nothing is cut at its edges.
+#include <qcustomplot.h>
+
 #include <QAbstractButton>
 #include <QComboBox>
 #include <QLabel>
+#include <QScrollBar>
 #include <QStackedWidget>
 
 #include "tests/workbench/selected.h"
@@ -11,6 +14,7 @@
 #include "widgets/tensor_view.h"
 
 namespace nf {
+#include "widgets/train_strip.h"
 namespace {
 
 struct NarrowWindow : Selected {
@@ -38,6 +42,71 @@ struct NarrowWindow : Selected {
 
 TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
   const std::string name = "encoder_attention_query_projected";
+// Words that have not the room that they take, and buttons without their word.
+QStringList clipped(const QWidget* page) {
+  QStringList out;
+  for (const QWidget* w : page->findChildren<QWidget*>()) {
+    if (!w->isVisible()) continue;
+    const auto* words = qobject_cast<const QLabel*>(w);
+    const auto* button = qobject_cast<const QAbstractButton*>(w);
+    const bool elides = qobject_cast<const ElidedLabel*>(w);
+    bool cut = false;
+    if (words && !words->text().isEmpty()) {
+      const int wide = w->hasHeightForWidth() ? w->minimumSizeHint().width() : w->sizeHint().width();
+      const int high = w->hasHeightForWidth() ? w->heightForWidth(w->width()) : w->sizeHint().height();
+      cut = (!elides && w->width() < wide) || w->height() < high;
+    } else if (button && !button->text().isEmpty()) {
+      cut = w->width() < w->sizeHint().width() || w->height() < w->sizeHint().height();
+    } else if (qobject_cast<const TabRow*>(w)) {
+      cut = w->height() < w->heightForWidth(w->width());
+    }
+    if (cut)
+      out << QStringLiteral("%1 \"%2\": %3 x %4")
+                 .arg(QString::fromLatin1(w->metaObject()->className()), words    ? words->text()
+                                                                         : button ? button->text()
+                                                                                  : w->accessibleName())
+                 .arg(w->width())
+                 .arg(w->height());
+  }
+  return out;
+}
+
+// All that is read in a notebook grows; none of it leaves its column.
+TEST_F(NarrowWindow, LargerTextIsThatOfEveryPanelAndStaysInItsColumn) {
+  std::string text = capsule::kText;
+  text.insert(text.find("# %%\nloss"), "# %%\nZ[i] = nowhere[i]\n\n");
+  write(text);
+  openChecked();
+  run(4);
+  ASSERT_TRUE(wait([&] { return cell(4)->train() && !cell(4)->train()->running() && cell(4)->train()->plot()->steps() == 100; }));
+  cell(3)->showResult(3);
+  const QWidget* page = window->notebook()->viewport();
+  const auto smaller = [&](int px) {
+    QStringList out;
+    for (const QWidget* w : page->findChildren<QWidget*>()) {
+      const auto* words = qobject_cast<const QLabel*>(w);
+      const auto* button = qobject_cast<const QAbstractButton*>(w);
+      const QString text = words ? words->text() : button ? button->text() : QString();
+      if (w->isVisible() && !text.isEmpty() && w->font().pixelSize() < px) out << text;
+    }
+    return out;
+  };
+  for (int step = 0; step <= 4; ++step) {
+    if (step > 0) QTest::keyClick(window->notebook(), Qt::Key_Plus, Qt::ControlModifier);
+    const QStringList small = smaller(qRound(12 * window->textScale()));
+    EXPECT_TRUE(small.isEmpty()) << step << ": " << small.join('\n').toStdString();
+    EXPECT_EQ(cell(4)->train()->plot()->plot()->xAxis->tickLabelFont().pixelSize(), qRound(11 * window->textScale())) << step;
+    for (const QSize size : {QSize(1600, 1000), QSize(1024, 700)}) {
+      window->resize(size);
+      EXPECT_TRUE(wait([&] {
+        return window->size() == size && window->notebook()->horizontalScrollBar()->maximum() == 0 && cut().isEmpty() &&
+               clipped(page).isEmpty();
+      })) << step
+          << " " << size.width() << ": " << (cut() + clipped(page)).join('\n').toStdString();
+    }
+  }
+}
+
   openNarrow("# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 1)\n" + name +
              "[i, j] = sum[k] X[i, k] * W[k, j]\nloss L = mean[i, j] " + name + "[i, j]^2\nshow " + name + ", d(L)/d(W)\n");
   run(0);
