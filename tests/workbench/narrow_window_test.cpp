@@ -11,6 +11,8 @@
 #include "tests/workbench/selected.h"
 #include "widgets/basic.h"
 #include "widgets/elided_combo.h"
+#include "widgets/message_bar.h"
+#include "widgets/plots.h"
 #include "widgets/tensor_view.h"
 
 namespace nf {
@@ -137,6 +139,28 @@ TEST_F(NarrowWindow, LargerTextIsThatOfEveryPanelAndStaysInItsColumn) {
   window->resize(1600, 1000);
   EXPECT_TRUE(wait([&] { return choice->x() > tabs->geometry().right(); }));
   EXPECT_LT(choice->y(), tabs->geometry().bottom());
+}
+
+// What is said about a notebook and its engine has the room that there is.
+TEST_F(NarrowWindow, NothingThatIsSaidMakesTheWindowWider) {
+  openNarrow("# %%\nlet N = 8\n");
+  const auto keepsItsSize = [&] {
+    QCoreApplication::processEvents();
+    return window->minimumSizeHint().width() <= 1024 && window->size() == QSize(1024, 700);
+  };
+  window->action("file.new")->trigger();
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  QLabel* state = nullptr;
+  for (QLabel* l : window->findChildren<QLabel*>())
+    if (l->text() == "not saved yet") state = l;
+  ASSERT_TRUE(state);
+  EXPECT_TRUE(keepsItsSize()) << window->minimumSizeHint().width();
+  for (const char* words : {"read-only", "changed on disk", "cannot be written", "deleted on disk"}) {
+    state->setText(words);
+    EXPECT_TRUE(keepsItsSize()) << words << window->minimumSizeHint().width();
+  }
+  window->findChild<MessageBar*>()->ask("long", QString(400, QLatin1Char('x')) + " cannot be written.", {"Save as", "Leave it"});
+  EXPECT_TRUE(keepsItsSize()) << window->minimumSizeHint().width();
 }
 
 TEST_F(NarrowWindow, ALongNameOfANotebookGivesWay) {
