@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QFontMetrics>
 #include <QString>
 #include <QStringList>
+#include <functional>
 #include <string>
 
 #include "core/protocol/values.h"
@@ -18,5 +20,10 @@ bool isAgain(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 QString nodeName(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 // What it computes, the first time or again.
 std::string tensorOf(const protocol::GraphPage& graph, const protocol::GraphNode& node);
+
+// A name on two lines, where it is too long for the first and there is `room` for a second: parted between its words, what the second
+// does not hold elided.
+QStringList nameLines(const QFontMetrics& metrics, const QString& name, int first, int second, bool room,
+                      const std::function<QString(const QString&, int)>& elided);
 
 }  // namespace nf
