@@ -203,6 +203,10 @@ void CellView::renderMarkdown() {
   m_markdown->show();
 }
 
+void CellView::setFolder(const QString& folder) {
+  if (m_markdown) m_markdown->setFolder(folder);
+}
+
 void CellView::setActive(Active active) {
   m_active = active;
   if (active != Active::Editing) renderMarkdown();

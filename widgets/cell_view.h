@@ -50,6 +50,7 @@ class CellView : public QWidget {
   void setNumber(int number);
   void setBody(const std::string& bytes);
   void setNewline(const std::string& newline);  // the notebook's
+  void setFolder(const QString& folder);        // of the notebook
   std::size_t bodyBegin = 0;                    // where the body stands in the notebook
 
   enum class Active { No, Command, Editing };

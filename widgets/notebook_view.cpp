@@ -61,6 +61,23 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
 // Its parts hand the keyboard on while they go, when the cells are gone.
 NotebookView::~NotebookView() { disconnect(qApp, nullptr, this, nullptr); }
 
+void NotebookView::showEvent(QShowEvent* event) {
+  QScrollArea::showEvent(event);
+  m_look->setAsleep(false);
+}
+
+void NotebookView::hideEvent(QHideEvent* event) {
+  QScrollArea::hideEvent(event);
+  m_look->setAsleep(true);
+}
+
+void NotebookView::setFolder(const QString& folder) {
+  if (m_folder == folder) return;
+  m_folder = folder;
+  for (const auto* views : {&m_cells, &m_aside})
+    for (CellView* v : *views) v->setFolder(folder);
+}
+
 void NotebookView::setDocument(Document* document) {
   m_document = document;
   m_analysis.reset();
@@ -78,6 +95,7 @@ void NotebookView::setDocument(Document* document) {
 
 CellView* NotebookView::make(const Cell& cell) {
   auto* v = new CellView(m_theme, m_selection, cell.id, cell.kind);
+  v->setFolder(m_folder);
   v->editor()->setReadOnly(m_readOnly);
   v->installEventFilter(this);
   connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {

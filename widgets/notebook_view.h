@@ -26,6 +26,7 @@ class NotebookView : public QScrollArea {
   ~NotebookView() override;
 
   void setDocument(Document* document);
+  void setFolder(const QString& folder);  // that pictures are named from; empty: it has none
   // After any edit of the document, this view's own ones too.
   void followDocument();
   // `focus`: its cell becomes the active one, and the cursor goes there where `edit` says so of the cell's kind.
@@ -148,6 +149,7 @@ class NotebookView : public QScrollArea {
   const Theme* m_theme;
   Selection* m_selection;
   Theme* m_look;  // asleep while nobody sees the notebook
+  QString m_folder;
   Document* m_document = nullptr;
   QWidget* m_content;
   QVBoxLayout* m_layout;

@@ -419,6 +419,21 @@ TEST_F(Widgets, APictureAmongWordsTakesItsOwnRoom) {
   }
 }
 
+// Its name begins in the folder of the notebook, wherever the process runs.
+TEST_F(Widgets, APictureIsFoundBesideItsNotebook) {
+  const QTemporaryDir folder, other;
+  QImage picture(60, 400, QImage::Format_RGB32);
+  picture.fill(Qt::red);
+  ASSERT_TRUE(QDir(folder.path()).mkdir("pictures") && picture.save(folder.filePath("pictures/a b.png")));
+  MarkdownView view(&theme);
+  view.setMarkdown("![x](pictures/a%20b.png)");
+  EXPECT_LT(view.heightForWidth(800), 100) << "a notebook without a file has no folder";
+  view.setFolder(folder.path());
+  EXPECT_GT(view.heightForWidth(800), 400);
+  view.setFolder(other.path());
+  EXPECT_LT(view.heightForWidth(800), 100);
+}
+
 // Neither of these ever ends, and a notebook may come from anywhere.
 TEST_F(Widgets, APictureIsReadFromAFileAlone) {
   const QTemporaryDir folder;
@@ -468,8 +483,6 @@ TEST_F(Widgets, MessagesStandUnderOneAnother) {
   EXPECT_TRUE(bar.isHidden());
 }
 
-}  // namespace
-}  // namespace nf
 // Who presses twice answers one of them.
 TEST_F(Widgets, AMessageThatIsAnsweredMovesNoOtherUnderThePointer) {
   QWidget window;
@@ -514,3 +527,5 @@ TEST_F(Widgets, AMessageThatIsAnsweredMovesNoOtherUnderThePointer) {
   EXPECT_TRUE(QTest::qWaitFor([&] { return buttonOf(1) && buttonOf(1)->mapTo(&window, QPoint()).y() < second.y() + 20; }));
 }
 
+}  // namespace
+}  // namespace nf
