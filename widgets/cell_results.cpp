@@ -405,6 +405,10 @@ void CellView::fitOnPaper() {
   if (m_pages) fitResult();
 }
 
+void CellView::drawOnPaper() {
+  if (m_train) m_train->drawOnPaper();
+}
+
 bool CellView::wantsValuesOf(const QString& tensor) const { return m_values && m_values->tensor() == tensor; }
 
 void CellView::setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values) {

@@ -115,7 +115,8 @@ class CellView : public QWidget {
   void showResult(int tab);
   // As it is printed: what is there to be clicked is not, and nothing scrolls. All of it comes back with `false`.
   void setOnPaper(bool onPaper);
-  void fitOnPaper();  // once it is laid out as wide as it is: as high as its broken lines
+  void fitOnPaper();   // once it is laid out as wide as it is: as high as its broken lines
+  void drawOnPaper();  // once it is laid out as high as it is: what is drawn for its size
 
  Q_SIGNALS:
   void bytesEdited(std::size_t begin, std::size_t end, const QByteArray& text);

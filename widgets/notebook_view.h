@@ -121,8 +121,8 @@ class NotebookView : public QScrollArea {
  protected:
   void showEvent(QShowEvent*) override;
   void hideEvent(QHideEvent*) override;
-  void wheelEvent(QWheelEvent*) override;
   bool eventFilter(QObject* watched, QEvent* event) override;
+  void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
   void focusInEvent(QFocusEvent*) override;
@@ -144,12 +144,13 @@ class NotebookView : public QScrollArea {
   void pressed(const QWidget* at);
   void letGo() { m_keptInSight = nullptr, m_held = nullptr; }
   void layOutCells();  // now, also where nobody sees them
+  void setOnPaper(bool onPaper);
 
   void insertInto(CellView* view, const QString& text);
-  const Theme* m_theme;
-  Selection* m_selection;
   Theme* m_look;  // asleep while nobody sees the notebook
+  const Theme* m_theme;
   QString m_folder;
+  Selection* m_selection;
   Document* m_document = nullptr;
   QWidget* m_content;
   QVBoxLayout* m_layout;

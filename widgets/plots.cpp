@@ -154,6 +154,11 @@ void Plot::setOnPaper(bool onPaper) {
   else m_waiting = true;
 }
 
+void Plot::drawOnPaper() {
+  m_plot->setViewport(m_plot->rect());
+  drawNow();
+}
+
 void Plot::showEvent(QShowEvent* event) {
   QWidget::showEvent(event);
   if (m_waiting) requestRedraw();

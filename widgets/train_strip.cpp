@@ -171,6 +171,11 @@ void TrainStrip::setOnPaper(bool onPaper) {
   m_swapList->setOnPaper(onPaper);
 }
 
+void TrainStrip::drawOnPaper() {
+  m_plot->drawOnPaper();
+  m_lossPlot->drawOnPaper();
+}
+
 void TrainStrip::setPeer(const QString& name, double milliseconds) {
   m_peerName = name, m_peerMs = milliseconds;
   m_plot->setPeer(name, milliseconds);

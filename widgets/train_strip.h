@@ -79,6 +79,7 @@ class TrainStrip : public QWidget {
   QString tuner() const;    // what the search has tried, swapped, and lost workers by
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
   void setOnPaper(bool onPaper);
+  void drawOnPaper();
   SwapList* swaps() const { return m_swapList; }
   IconButton* resume() const { return m_resume; }
   IconButton* runs() const { return m_runs; }
@@ -96,10 +97,10 @@ class TrainStrip : public QWidget {
   void resizeEvent(QResizeEvent*) override;
 
  private:
-  void setRunning(bool running);
   enum class Shape { Narrow, Usual, Wide };
   Shape shapeOf(int width) const;
   void arrange();
+  void setRunning(bool running);
   void say(const QString& message, const Place& place);
   void clearWarnings();
   void offer();
@@ -123,8 +124,8 @@ class TrainStrip : public QWidget {
   QElapsedTimer m_stopped;  // since Stop was clicked
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
-  QGridLayout* m_grid;
   QBoxLayout* m_top;
+  QGridLayout* m_grid;
   QWidget* m_column;
   SwapList* m_swapList;
   QString m_peerName;

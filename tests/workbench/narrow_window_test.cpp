@@ -14,9 +14,9 @@
 #include "widgets/message_bar.h"
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
 
 namespace nf {
-#include "widgets/train_strip.h"
 namespace {
 
 struct NarrowWindow : Selected {
@@ -42,8 +42,6 @@ struct NarrowWindow : Selected {
   }
 };
 
-TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
-  const std::string name = "encoder_attention_query_projected";
 // Words that have not the room that they take, and buttons without their word.
 QStringList clipped(const QWidget* page) {
   QStringList out;
@@ -109,6 +107,8 @@ TEST_F(NarrowWindow, LargerTextIsThatOfEveryPanelAndStaysInItsColumn) {
   }
 }
 
+TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
+  const std::string name = "encoder_attention_query_projected";
   openNarrow("# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 1)\n" + name +
              "[i, j] = sum[k] X[i, k] * W[k, j]\nloss L = mean[i, j] " + name + "[i, j]^2\nshow " + name + ", d(L)/d(W)\n");
   run(0);
