@@ -18,7 +18,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "widgets/wrap_layout.h"
+
 namespace nf {
+namespace {
+constexpr int kTabGap = 16;  // px behind each word of a row of tabs
+}  // namespace
 
 QString grouped(std::int64_t value) {
   QString digits = QString::number(value < 0 ? -static_cast<double>(value) : static_cast<double>(value), 'f', 0);
@@ -178,16 +183,56 @@ QFrame* line(QWidget* parent) {
   return l;
 }
 
+void setUi(QWidget* widget, const Theme* theme, int px, int weight) {
+  const auto dress = [=] { widget->setFont(theme->ui(px, weight)); };
+  QObject::connect(theme, &Theme::changed, widget, dress);
+  dress();
+}
+
+void setMono(QWidget* widget, const Theme* theme, int px, int weight) {
+  const auto dress = [=] { widget->setFont(theme->mono(px, weight)); };
+  QObject::connect(theme, &Theme::changed, widget, dress);
+  dress();
+}
+
 MessageStrip::MessageStrip(const Theme* theme, bool error, const QString& text, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_error(error), m_words(label({})), m_row(new QHBoxLayout(this)) {
+    : QWidget(parent), m_theme(theme), m_error(error), m_words(label({})), m_row(new QHBoxLayout(this)),
+      m_buttons(new WrapLayout(8)) {
   m_row->setContentsMargins(36, 4, 8, 4);
   m_row->setSpacing(8);
   m_words->setTextFormat(Qt::RichText);
   m_words->setWordWrap(true);
+  QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  policy.setHeightForWidth(true);
+  m_words->setSizePolicy(policy);
   m_words->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  setUi(m_words, theme, 13);
   m_row->addWidget(m_words, 1);
+  m_row->addLayout(m_buttons);
   setMinimumHeight(34);
   setText(text);
+}
+
+void MessageStrip::addButton(QWidget* button) {
+  if (!button->testAttribute(Qt::WA_SetFont)) setUi(button, m_theme, 13);
+  m_buttons->addWidget(button);
+}
+
+void MessageStrip::arrange() {
+  constexpr int kLeastWords = 240;
+  const QMargins edge = m_row->contentsMargins();
+  const int left = width() - edge.left() - edge.right() - m_buttons->sizeHint().width();
+  m_row->setDirection(left >= m_theme->scaled(kLeastWords) ? QBoxLayout::LeftToRight : QBoxLayout::TopToBottom);
+}
+
+void MessageStrip::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  arrange();
+}
+
+bool MessageStrip::event(QEvent* event) {
+  if (event->type() == QEvent::LayoutRequest) arrange();  // another button, or letters of another size
+  return QWidget::event(event);
 }
 
 void MessageStrip::setText(const QString& text) {
@@ -229,6 +274,7 @@ IconButton::IconButton(const Theme* theme, const QString& icon, const QString& t
   setIconSize({16, 16});
   setFocusPolicy(Qt::TabFocus);
   setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Fixed);
+  setUi(this, theme, 13);
   connect(theme, &Theme::changed, this, [this] { setIconName(m_name); });
 }
 
@@ -329,34 +375,58 @@ void TabRow::setWords(const QStringList& words) {
   update();
 }
 
-QRect TabRow::rectOf(int index) const {
+void TabRow::setWraps() {
+  QSizePolicy policy(QSizePolicy::Maximum, QSizePolicy::Preferred);
+  policy.setHeightForWidth(true);
+  setSizePolicy(policy);
+}
+
+std::vector<QRect> TabRow::places(int width) const {
   const QFontMetrics bold(m_theme->ui(12, QFont::DemiBold));
-  int x = 0;
-  for (int i = 0; i < index; ++i) x += bold.horizontalAdvance(m_words[i]) + 16;
-  return {x, 0, bold.horizontalAdvance(m_words[index]) + 16, std::max(28, bold.height() + 8)};
+  const int height = std::max(28, bold.height() + 8);
+  std::vector<QRect> out;
+  int x = 0, y = 0;
+  for (const QString& word : m_words) {
+    const int room = bold.horizontalAdvance(word) + kTabGap;
+    if (x > 0 && x + room > width) x = 0, y += height;
+    out.emplace_back(x, y, room, height);
+    x += room;
+  }
+  return out;
 }
 
 QSize TabRow::sizeHint() const {
   if (m_words.isEmpty()) return {0, 28};
-  const QRect last = rectOf(static_cast<int>(m_words.size()) - 1);
+  const QRect last = places(QWIDGETSIZE_MAX).back();
   return {last.right() + 1, last.height()};
 }
+
+QSize TabRow::minimumSizeHint() const {
+  QSize size(0, 28);
+  for (const QRect& r : places(QWIDGETSIZE_MAX)) size = size.expandedTo(r.size());
+  return size;
+}
+
+int TabRow::heightForWidth(int width) const { return m_words.isEmpty() ? 28 : places(width).back().bottom() + 1; }
 
 void TabRow::paintEvent(QPaintEvent*) {
   QPainter p(this);
   const Palette& c = m_theme->colors();
+  const std::vector<QRect> rects = places(width());
   for (int i = 0; i < m_words.size(); ++i) {
+    const QRect& r = rects[static_cast<std::size_t>(i)];
     p.setFont(m_theme->ui(12, i == m_current ? QFont::DemiBold : QFont::Normal));
     p.setPen(i == m_current ? c.text : c.muted);
-    p.drawText(rectOf(i), Qt::AlignVCenter | Qt::AlignLeft, m_words[i]);
+    p.drawText(r, Qt::AlignVCenter | Qt::AlignLeft, m_words[i]);
     if (i == m_current && (hasFocus() || m_underlined))
-      p.fillRect(QRect(rectOf(i).left(), rectOf(i).height() - 3, rectOf(i).width() - 16, 2), c.accent);
+      p.fillRect(QRect(r.left(), r.bottom() - 2, r.width() - kTabGap, 2), c.accent);
   }
 }
 
 void TabRow::mousePressEvent(QMouseEvent* event) {
+  const std::vector<QRect> rects = places(width());
   for (int i = 0; i < m_words.size(); ++i)
-    if (rectOf(i).contains(event->pos())) {
+    if (rects[static_cast<std::size_t>(i)].contains(event->pos())) {
       setCurrent(i);
       Q_EMIT chosen(i);
     }
@@ -478,7 +548,7 @@ void leaveWheelToPage(QWidget* control) { control->installEventFilter(new Uprigh
 namespace {
 // A label is never narrower than its longest word: one of thousands of characters may be broken.
 QString breakable(const QString& text) {
-  constexpr int kMost = 40;
+  constexpr int kMost = 24;
   QString out;
   int run = 0;
   for (const QChar c : text) {

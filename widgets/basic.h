@@ -13,12 +13,15 @@
 #include "core/protocol/values.h"
 #include "widgets/theme.h"
 
+class QBoxLayout;
 class QHBoxLayout;
 class QScrollArea;
 class QScrollBar;
 
 // The small parts that every panel is made of.
 namespace nf {
+
+class WrapLayout;
 
 // Numbers as people read them: "1 000 000", "1.53 MiB", "231 MFLOP", "8.9 µs".
 QString grouped(std::int64_t value);
@@ -63,23 +66,31 @@ class ElidedLabel : public QLabel {
 };
 QFrame* line(QWidget* parent = nullptr);
 
+// In a face of the theme, now and at every other size that its letters get: below a style sheet no widget has that of what it stands in.
+void setUi(QWidget* widget, const Theme* theme, int px, int weight = QFont::Normal);
+void setMono(QWidget* widget, const Theme* theme, int px, int weight = QFont::Normal);
+
 // What is wrong, or doubtful, with what stands above it: a 3 px bar, the mark, the words, buttons that mend it.
 class MessageStrip : public QWidget {
  public:
   MessageStrip(const Theme* theme, bool error, const QString& text = {}, QWidget* parent = nullptr);
   void setText(const QString& text);  // code between backquotes
   QString text() const { return m_text; }
-  QHBoxLayout* row() const { return m_row; }
+  void addButton(QWidget* button);  // or a word before one: beside the words, below them where that would leave them too little
 
  protected:
   void paintEvent(QPaintEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
+  bool event(QEvent* event) override;
 
  private:
+  void arrange();
   const Theme* m_theme;
   bool m_error;
   QString m_text;
   QLabel* m_words;
-  QHBoxLayout* m_row;
+  QBoxLayout* m_row;
+  WrapLayout* m_buttons;
 };
 
 // 34 px: title, a muted word beside it, buttons at the right.
@@ -150,8 +161,11 @@ class TabRow : public QWidget {
   int current() const { return m_current; }
   void setCurrent(int index);
   void setWords(const QStringList& words);
+  void setWraps();                                                    // in as many rows as there is room for its words
   void setUnderlined(bool underlined) { m_underlined = underlined; }  // the current one has a line below it
-  QSize sizeHint() const override;
+  QSize sizeHint() const override;                                    // of one row
+  QSize minimumSizeHint() const override;
+  int heightForWidth(int width) const override;
 
  Q_SIGNALS:
   void chosen(int index);
@@ -162,7 +176,7 @@ class TabRow : public QWidget {
   void keyPressEvent(QKeyEvent*) override;
 
  private:
-  QRect rectOf(int index) const;
+  std::vector<QRect> places(int width) const;  // of the words
   const Theme* m_theme;
   QStringList m_words;
   int m_current = 0;

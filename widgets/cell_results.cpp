@@ -84,26 +84,27 @@ void CellView::ensureResult() {
   auto* layout = new QVBoxLayout(m_result);
   layout->setContentsMargins(12, 4, 0, 8);
   layout->setSpacing(4);
-  auto* top = new QHBoxLayout;
-  auto* choices = new WrapLayout(6);
+  auto* top = new WrapLayout(6);
   m_tabs = new TabRow(m_theme, {tr("Formula"), tr("Source"), tr("Derivation"), tr("Values")});
-  choices->addWidget(m_tabs);
+  m_tabs->setWraps();
+  top->addWidget(m_tabs);
   m_which = new ElidedCombo;
   m_which->setAccessibleName(tr("Tensor"));
   leaveWheelToPage(m_which);
   // A long name is elided: it must not make every cell as wide.
   m_which->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   m_which->setMinimumWidth(72);
-  choices->addWidget(m_which);
-  top->addLayout(choices, 1);
+  top->addWidget(m_which);
   auto* copyLatex = new IconButton(m_theme, QStringLiteral("copy"), tr("LaTeX"));
   auto* copySource = new IconButton(m_theme, QStringLiteral("copy"), tr("Source"));
   copyLatex->setToolTip(tr("Copy as LaTeX"));
   copySource->setToolTip(tr("Copy as source"));
   copyLatex->setObjectName(QStringLiteral("copyLatex"));
   copySource->setObjectName(QStringLiteral("copySource"));
-  top->addWidget(copyLatex, 0, Qt::AlignTop);
-  top->addWidget(copySource, 0, Qt::AlignTop);
+  for (IconButton* copy : {copyLatex, copySource}) {
+    top->addWidget(copy);
+    top->setAlignment(copy, Qt::AlignRight);
+  }
   layout->addLayout(top);
   m_pages = new QStackedWidget;
   m_formula = new FormulaView(m_theme, m_selection);
@@ -114,15 +115,16 @@ void CellView::ensureResult() {
   m_derivation = new DerivationView(m_theme);
   m_nothingDerived = label(tr("Nothing was derived here: these are operators as written."), "muted");
   m_nothingDerived->setWordWrap(true);
+  setUi(m_nothingDerived, m_theme, 13);
   derivationLayout->addWidget(m_nothingDerived);
   derivationLayout->addWidget(m_derivation);
   derivationLayout->addStretch(1);
-  m_values = new TensorView(m_theme->base(), false);
+  m_values = new TensorView(m_theme, false);
   for (QWidget* page :
        {static_cast<QWidget*>(m_formula), static_cast<QWidget*>(m_source), derivation, static_cast<QWidget*>(m_values)})
     m_pages->addWidget(page);
   layout->addWidget(m_pages);
-  m_runHere = new IconButton(m_theme->base(), QStringLiteral("run"), tr("Run cell"));
+  m_runHere = new IconButton(m_theme, QStringLiteral("run"), tr("Run cell"));
   m_runHere->setAccessibleName(m_runHere->text());
   m_runHere->hide();
   connect(m_runHere, &QToolButton::clicked, this, &CellView::runRequested);
@@ -131,6 +133,7 @@ void CellView::ensureResult() {
   m_definitionsFold->setObjectName(QStringLiteral("definitions"));
   m_definitionsFold->setCheckable(true);
   m_definitionsFold->setAutoRaise(true);
+  m_definitionsFold->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
   m_definitionsFold->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
   m_definitionsFold->setToolTip(tr("The derived statements that make what is referred to here"));
   m_definitionsFold->hide();
@@ -400,6 +403,10 @@ void CellView::setOnPaper(bool onPaper) {
 
 void CellView::fitOnPaper() {
   if (m_pages) fitResult();
+}
+
+void CellView::drawOnPaper() {
+  if (m_train) m_train->drawOnPaper();
 }
 
 bool CellView::wantsValuesOf(const QString& tensor) const { return m_values && m_values->tensor() == tensor; }

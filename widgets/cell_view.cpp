@@ -31,8 +31,7 @@ bool isGiven(protocol::SymbolKind kind) {
 using protocol::CellStatus;
 
 constexpr int kGutter = 62, kRight = 30;
-constexpr int kLeastHeight = 48;  // px: the mark under the number
-constexpr int kSoonMs = 150;      // an answer within it replaces what is shown without a flicker
+constexpr int kSoonMs = 150;  // an answer within it replaces what is shown without a flicker
 
 }  // namespace
 
@@ -41,14 +40,14 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
       m_editor(new ExpressionEditor(theme, kind == CellKind::Code)), m_summaryRow(new QWidget), m_messages(new QWidget),
       m_summary(new ElidedLabel("muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")),
       m_failure(new MessageStrip(theme, true)), m_zeros(new MessageStrip(theme, false)), m_layout(new QVBoxLayout),
+      m_gutter(new QSpacerItem(kGutter, 0, QSizePolicy::Fixed, QSizePolicy::MinimumExpanding)),
       m_messageLayout(new QVBoxLayout(m_messages)) {
   // Never less than its content. A minimum set on the widget itself would replace the content's.
   setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Minimum);
   auto* row = new QHBoxLayout(this);
   row->setContentsMargins(0, 0, kRight, 0);
   row->setSpacing(0);
-  row->addSpacerItem(
-      new QSpacerItem(kGutter, kind == CellKind::Code ? kLeastHeight : 0, QSizePolicy::Fixed, QSizePolicy::MinimumExpanding));
+  row->addSpacerItem(m_gutter);
   row->addLayout(m_layout, 1);
   m_layout->setSpacing(0);
   m_editor->setAccessibleName(tr("Cell text"));
@@ -101,12 +100,19 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   dress();
 }
 
+int CellView::numberHeight() const { return std::max(18, QFontMetrics(m_theme->ui(12)).height()); }
+
 void CellView::dress() {
+  constexpr int kMark = 30;  // px: that under the number, with what is around it
+  if (m_kind == CellKind::Code)
+    m_gutter->changeSize(kGutter, numberHeight() + kMark, QSizePolicy::Fixed, QSizePolicy::MinimumExpanding);
+  layout()->invalidate();
   for (QLabel* words : {m_summary, m_checked, m_note, m_waiting, m_partly})
     if (words) words->setFont(m_theme->ui(12));
   // Every answer brings another time to all cells: in a place of a fixed size it lays out none of them.
   const QFontMetrics metrics(m_checked->font());
-  m_checked->setFixedSize(metrics.horizontalAdvance(tr("checked %1").arg(QStringLiteral("88.8 ms"))) + 4, metrics.height());
+  m_checked->setFixedSize(metrics.horizontalAdvance(tr("checked %1").arg(QStringLiteral("88.8 ms"))) + metrics.averageCharWidth(),
+                          metrics.height() + 2);
   if (m_which) m_which->setFont(m_theme->mono(12));
   if (m_source) {
     for (QPlainTextEdit* field : {m_source, m_definitions}) field->setFont(m_theme->mono(13));
@@ -197,6 +203,10 @@ void CellView::renderMarkdown() {
   m_markdown->show();
 }
 
+void CellView::setFolder(const QString& folder) {
+  if (m_markdown) m_markdown->setFolder(folder);
+}
+
 void CellView::setActive(Active active) {
   m_active = active;
   if (active != Active::Editing) renderMarkdown();
@@ -222,8 +232,8 @@ void CellView::paintEvent(QPaintEvent*) {
   if (active) p.fillRect(0, 0, 3, height(), c.accent);
   if (m_number > 0) {
     p.setPen(active ? c.text : c.muted);
-    p.setFont(m_theme->base()->ui(12, active ? QFont::DemiBold : QFont::Normal));
-    p.drawText(QRect(0, 8, 40, 18), Qt::AlignRight | Qt::AlignVCenter, QString::number(m_number));
+    p.setFont(m_theme->ui(12, active ? QFont::DemiBold : QFont::Normal));
+    p.drawText(QRect(0, 8, 40, numberHeight()), Qt::AlignRight | Qt::AlignVCenter, QString::number(m_number));
   }
   if (m_kind == CellKind::Markdown || !m_known || neverTrained()) return;
   QString icon = QStringLiteral("ok");
@@ -242,7 +252,7 @@ void CellView::paintEvent(QPaintEvent*) {
   }
   if (m_checking && m_status == CellStatus::Ok) icon = QStringLiteral("running"), color = c.accent;
   else if (m_outdated) color = mixed(c.page, color, 0.45);
-  p.drawPixmap(26, 30, m_theme->pixmap(icon, color, devicePixelRatioF()));
+  p.drawPixmap(26, 12 + numberHeight(), m_theme->pixmap(icon, color, devicePixelRatioF()));
   if (m_status == CellStatus::Stale) {
     QColor hatch = c.stale;
     p.fillRect(kGutter - 8, 0, 4, height(), QBrush(hatch, Qt::BDiagPattern));
@@ -483,7 +493,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   refreshZeros();
   for (const auto& show : info->shows) Q_EMIT expressionWanted(QString::fromStdString(show));
   if (info->train && !m_train) {
-    m_train = new TrainStrip(m_theme->base());
+    m_train = new TrainStrip(m_theme);
     m_layout->addWidget(m_train);
     m_train->hide();
     connect(m_train, &TrainStrip::pauseRequested, this, &CellView::pauseRequested);
@@ -529,7 +539,7 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
     m_diagnosticTexts << text;
     m_errors += error;
     auto* strip = new MessageStrip(m_theme, error, text);
-    if (!d.fixes.empty()) strip->row()->addWidget(label(tr("Fix:"), "muted"));
+    if (!d.fixes.empty()) strip->addButton(label(tr("Fix:"), "muted"));
     for (const auto& fix : d.fixes) {
       auto* button = new QPushButton(QString::fromStdString(fix.label).remove(QLatin1Char('`')));
       button->setFont(m_theme->mono(12));
@@ -537,13 +547,13 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
       button->setObjectName(QStringLiteral("fix"));
       connect(button, &QPushButton::clicked, this,
               [this, fix] { Q_EMIT fixRequested(fix.begin, fix.end, QString::fromStdString(fix.text)); });
-      strip->row()->addWidget(button);
+      strip->addButton(button);
     }
     for (const auto& [name, byte] : places) {
       auto* button = new QPushButton(tr("Go to %1").arg(name));
       button->setObjectName(QStringLiteral("place"));
       connect(button, &QPushButton::clicked, this, [this, byte = byte] { Q_EMIT placeRequested(byte); });
-      strip->row()->addWidget(button);
+      strip->addButton(button);
     }
     m_messageLayout->addWidget(strip);
     const std::size_t begin = std::min<std::size_t>(d.span.begin - bodyBegin, size);

@@ -17,6 +17,7 @@
 class QComboBox;
 class QLabel;
 class QPlainTextEdit;
+class QSpacerItem;
 class QStackedWidget;
 class QToolButton;
 class QVBoxLayout;
@@ -49,6 +50,7 @@ class CellView : public QWidget {
   void setNumber(int number);
   void setBody(const std::string& bytes);
   void setNewline(const std::string& newline);  // the notebook's
+  void setFolder(const QString& folder);        // of the notebook
   std::size_t bodyBegin = 0;                    // where the body stands in the notebook
 
   enum class Active { No, Command, Editing };
@@ -113,7 +115,8 @@ class CellView : public QWidget {
   void showResult(int tab);
   // As it is printed: what is there to be clicked is not, and nothing scrolls. All of it comes back with `false`.
   void setOnPaper(bool onPaper);
-  void fitOnPaper();  // once it is laid out as wide as it is: as high as its broken lines
+  void fitOnPaper();   // once it is laid out as wide as it is: as high as its broken lines
+  void drawOnPaper();  // once it is laid out as high as it is: what is drawn for its size
 
  Q_SIGNALS:
   void bytesEdited(std::size_t begin, std::size_t end, const QByteArray& text);
@@ -153,7 +156,8 @@ class CellView : public QWidget {
   void refreshRunHere();
   void fitResult();
   void writeMarkdown(std::size_t from, std::size_t to);
-  void dress();  // fonts that this view chose
+  void dress();              // fonts that this view chose
+  int numberHeight() const;  // in the gutter
   void showFound();
   void addFound(std::vector<ExpressionEditor::Mark>& marks) const;
   const Theme* m_theme;
@@ -183,7 +187,9 @@ class CellView : public QWidget {
   QWidget *m_summaryRow, *m_messages, *m_result = nullptr;
   QLabel *m_summary, *m_checked, *m_note;
   MessageStrip *m_failure, *m_zeros;
-  QVBoxLayout *m_layout, *m_messageLayout;
+  QVBoxLayout* m_layout;
+  QSpacerItem* m_gutter;
+  QVBoxLayout* m_messageLayout;
   TabRow* m_tabs = nullptr;
   QStackedWidget* m_pages = nullptr;
   FormulaView* m_formula = nullptr;

@@ -230,12 +230,16 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->sortByColumn(-1, Qt::AscendingOrder);
   m_table->horizontalHeader()->setHighlightSections(false);
   m_table->horizontalHeader()->setFont(theme->ui(12, QFont::DemiBold));
-  const int widths[] = {40, 190, 96, 78, 90, 42, 90, 90, 76, 70, 72, 176, 126};
-  for (int i = 0; i < FusionModel::kColumns; ++i) m_table->setColumnWidth(i, widths[i]);
-  m_table->horizontalHeader()->setSectionResizeMode(FusionModel::kPair, QHeaderView::Stretch);
   m_table->horizontalHeader()->setMinimumSectionSize(30);
+  connect(m_table->horizontalHeader(), &QHeaderView::sectionResized, this, [this](int column) {
+    if (!m_fitting && m_table->horizontalHeader()->sectionResizeMode(column) == QHeaderView::Interactive) m_byHand.insert(column);
+  });
+  fitTable();
+  connect(m_model, &QAbstractItemModel::modelReset, this, &ExplainView::fitTable);
+  connect(m_model, &QAbstractItemModel::dataChanged, this, &ExplainView::fitTable);
   m_table->setAccessibleName(tr("Fusion decisions"));
   m_table->installEventFilter(this);
+  m_table->viewport()->installEventFilter(this);
   auto* over = new QVBoxLayout(m_table->viewport());
   over->addWidget(m_none, 0, Qt::AlignCenter);
   m_none->hide();
@@ -306,24 +310,43 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   });
 }
 
-// A narrow table is scrolled sideways: what was decided comes first there, the terms of R, which the card draws as well, last.
+// Columns are as wide as what they say, and the pair has what the others leave. A narrow table is scrolled sideways: what was decided comes
+// first there, the terms of R, which the card draws as well, last. What somebody made as wide as it is stays so.
 void ExplainView::fitTable() {
-  constexpr int kAll = 1192;  // px
-  constexpr int kPairWidth = 190;
   using M = FusionModel;
+  constexpr int kLeastPair = 190, kBarWidth = 90, kBeside = 16, kIcon = 22, kMostRows = 500;  // px; rows that are measured
   constexpr int kFirst[M::kColumns] = {M::kNumber,  M::kPair, M::kState,   M::kBar,       M::kReward, M::kMeasured, M::kCategory,
                                        M::kTraffic, M::kWork, M::kKernels, M::kTrafficUs, M::kWorkUs, M::kLaunchUs};
-  const bool narrow = m_table->width() < kAll;
   QHeaderView* header = m_table->horizontalHeader();
+  const QFontMetrics heads(header->font()), figures(m_theme->mono(12)), words(m_theme->ui(12));
+  int widths[M::kColumns], others = 0;
+  for (int c = 0; c < M::kColumns; ++c) {
+    const bool spoken = c == M::kCategory || c == M::kState || c == M::kNumber;
+    int widest = heads.horizontalAdvance(m_model->headerData(c, Qt::Horizontal, Qt::DisplayRole).toString());
+    for (int row = 0; row < std::min(m_model->rowCount(), kMostRows); ++row) {
+      const QString text = m_model->data(m_model->index(row, c), Qt::DisplayRole).toString();
+      widest = std::max(widest, (spoken ? words : figures).horizontalAdvance(text) + (c == M::kState ? kIcon : 0));
+    }
+    widths[c] = c == M::kBar ? kBarWidth : widest + kBeside + 4;
+    if (m_byHand.contains(c)) widths[c] = header->sectionSize(c);
+    if (c != M::kPair) others += widths[c];
+  }
+  const int room = m_table->viewport()->width() - others;
+  const bool narrow = room < std::min(kLeastPair, widths[M::kPair]);
+  m_fitting = true;
   header->setSectionResizeMode(M::kPair, narrow ? QHeaderView::Interactive : QHeaderView::Stretch);
+  for (int c = 0; c < M::kColumns; ++c)
+    if (c != M::kPair) header->resizeSection(c, widths[c]);
+  if (narrow && !m_byHand.contains(M::kPair))
+    header->resizeSection(M::kPair, std::min(widths[M::kPair], std::max(kLeastPair, m_table->viewport()->width() * 2 / 5)));
+  m_fitting = false;
   if (narrow == m_narrow) return;
   m_narrow = narrow;
-  if (narrow) header->resizeSection(M::kPair, kPairWidth);
   for (int i = 0; i < M::kColumns; ++i) header->moveSection(header->visualIndex(narrow ? kFirst[i] : i), i);
 }
 
 bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
-  if (watched == m_table && event->type() == QEvent::Resize) fitTable();
+  if (watched == m_table->viewport() && event->type() == QEvent::Resize) fitTable();
   // A table that gets the focus would choose its first row, as when a button of the card is hidden.
   if (watched == m_table && event->type() == QEvent::FocusIn && !m_table->currentIndex().isValid()) {
     m_table->viewport()->update();

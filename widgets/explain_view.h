@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/document/document.h"
 #include "core/protocol/message.h"
@@ -102,6 +103,8 @@ class ExplainView : public DockPage {
   const DecisionCard::Comparison* comparisonOf(const protocol::FusionDecisionInfo& decision) const;
   bool m_marking = false, m_filtering = false;
   bool m_narrow = false;
+  bool m_fitting = false;
+  std::set<int> m_byHand;  // columns
   bool m_decided = false, m_deciding = false;
   bool m_byName = true;                // what is selected has a node of its name
   std::uint64_t m_decisionChoice = 0;  // of the selection

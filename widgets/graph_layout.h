@@ -48,7 +48,7 @@ EdgeCurve curveBetween(const GraphLayout::Node& from, const GraphLayout::Node& t
 
 inline constexpr double kNodeWidth = 126, kNodeHeight = 40;
 inline constexpr double kGroupTitle = 26;                        // height of an open group's title
-inline constexpr double kClosedWidth = 178, kClosedHeight = 60;  // of a closed group
+inline constexpr double kClosedWidth = 178, kClosedHeight = 64;  // of a closed group
 
 // Linear in nodes and edges but for sorting.
 GraphLayout layOutGraph(const protocol::GraphPage& graph, const GraphLayoutOptions& options = {});

@@ -24,6 +24,16 @@ std::string tensorOf(const GraphPage& graph, const GraphNode& node) {
   return isAgain(graph, node) ? node.id.substr(0, node.id.rfind('#')) : node.id;
 }
 
+QStringList nameLines(const QFontMetrics& metrics, const QString& name, int first, int second, bool room,
+                      const std::function<QString(const QString&, int)>& elided) {
+  qsizetype end = 0;
+  if (room && metrics.horizontalAdvance(name) > first)
+    for (qsizetype i = 1; i < name.size() && metrics.horizontalAdvance(name.left(i).trimmed()) <= first; ++i)
+      if (name[i] == QLatin1Char('.') || name[i] == QLatin1Char('_') || name[i - 1] == QLatin1Char(' ')) end = i;
+  if (end == 0) return {elided(name, first)};
+  return {name.left(end).trimmed(), elided(name.mid(end).trimmed(), second)};
+}
+
 QStringList captionsOf(const GraphPage& graph) {
   std::map<std::string_view, const GraphNode*> again;
   for (const GraphNode& n : graph.nodes)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QFontMetrics>
 #include <QString>
 #include <QStringList>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,5 +26,9 @@ std::string tensorOf(const protocol::GraphPage& graph, const protocol::GraphNode
 std::vector<std::string> nodesOf(const protocol::SubgraphInfo& kernel);
 // What lists call the kernels, no two of them alike: the short name, with the loss, the loop or a number where another has that one, too.
 QStringList kernelNames(const std::vector<protocol::SubgraphInfo>& kernels);
+// A name on two lines, where it is too long for the first and there is `room` for a second: parted between its words, what the second
+// does not hold elided.
+QStringList nameLines(const QFontMetrics& metrics, const QString& name, int first, int second, bool room,
+                      const std::function<QString(const QString&, int)>& elided);
 
 }  // namespace nf

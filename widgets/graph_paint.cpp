@@ -37,6 +37,8 @@ QPainterPath alongRoute(const std::vector<QPointF>& route) {
 constexpr double kNamed = 0.42;  // below this one none for its name
 // A font's size on the sheet, that it is no smaller than it should be on the screen.
 int sized(int px, double scale) { return std::max(px, static_cast<int>(std::ceil(kSmallestText / std::max(scale, 1e-3)))); }
+// From a line of a name to its second one, which has the room below its letters alone.
+double lineStep(const QFontMetrics& metrics) { return metrics.ascent() + 1; }
 }  // namespace
 
 QColor GraphView::phaseColor(const GraphNode& node) const {
@@ -180,11 +182,17 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     p.setPen(shade(c.text));
     const int rows = static_cast<int>((inner.height() + 1 - p.fontMetrics().height()) / QFontMetrics(small).height());
     const bool both = rows > 0;
-    const int place = (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft;
-    const double tag = tagWidth(p.fontMetrics());
-    p.drawText(inner.adjusted(tag, 0, 0, 0), place, elidedName(p.fontMetrics(), name, static_cast<int>(inner.width() - tag)));
+    const QFontMetrics metrics = p.fontMetrics();
+    const double tag = tagWidth(metrics), more = lineStep(metrics);
+    const QStringList lines = nameLines(metrics, name, static_cast<int>(inner.width() - tag), static_cast<int>(inner.width()),
+                                        metrics.height() + more + (both ? QFontMetrics(small).height() : 0) <= inner.height() + 1,
+                                        [&](const QString& text, int width) { return elidedName(metrics, text, width); });
+    const double nameHeight = metrics.height() + more * static_cast<double>(lines.size() - 1);
+    const QRectF first(inner.left(), both ? inner.top() : inner.center().y() - nameHeight / 2, inner.width(), metrics.height());
+    p.drawText(first.adjusted(tag, 0, 0, 0), Qt::AlignTop | Qt::AlignLeft, lines.front());
+    if (lines.size() > 1) p.drawText(first.translated(0, more), Qt::AlignTop | Qt::AlignLeft, lines.back());
     p.setPen(shade(c.muted));
-    p.drawText(inner, place, id);
+    p.drawText(first, Qt::AlignTop | Qt::AlignLeft, id);
     if (!both) return;
     p.setFont(small);
     p.setPen(shade(c.muted));
@@ -192,7 +200,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     if (p.fontMetrics().horizontalAdvance(facts) > inner.width()) shown.replace(tr("operators"), tr("ops"));
     p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
                p.fontMetrics().elidedText(shown, Qt::ElideRight, static_cast<int>(inner.width())));
-    if (rows < 2) return;
+    if (rows < 2 || lines.size() > 1) return;
     p.setPen(shade(mixed(c.muted, c.text, 0.5)));
     p.drawText(inner.adjusted(0, 0, 0, -QFontMetrics(small).height()), Qt::AlignBottom | Qt::AlignLeft,
                p.fontMetrics().elidedText(formulaOf(static_cast<int>(g)), Qt::ElideRight, static_cast<int>(inner.width())));
@@ -316,8 +324,17 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     p.setFont(m_theme->mono(sized(13, scale)));
     p.setPen(text);
     const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
-    p.drawText(both ? inner.adjusted(0, 1, 0, -1) : inner, (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft,
-               p.fontMetrics().elidedText(nodeName(m_graph, node), Qt::ElideMiddle, static_cast<int>(inner.width())));
+    const QFontMetrics metrics = p.fontMetrics();
+    const double more = lineStep(metrics);
+    const int room = static_cast<int>(inner.width());
+    const QStringList lines =
+        nameLines(metrics, nodeName(m_graph, node), room, room, !both && metrics.height() + more <= inner.height() + 1,
+                  [&](const QString& text, int width) { return metrics.elidedText(text, Qt::ElideMiddle, width); });
+    const double top =
+        both ? inner.top() + 1 : inner.center().y() - (metrics.height() + more * static_cast<double>(lines.size() - 1)) / 2;
+    for (qsizetype k = 0; k < lines.size(); ++k)
+      p.drawText(QRectF(inner.left(), top + more * static_cast<double>(k), inner.width(), metrics.height()),
+                 Qt::AlignTop | Qt::AlignLeft, lines[k]);
     if (!both) continue;
     p.setFont(small);
     p.setPen(muted);

@@ -54,6 +54,7 @@ constexpr double kFitted = 0.48;      // a graph is shown as a whole down to thi
 constexpr double kLargest = 1.4;      // a small graph is not blown up further
 constexpr std::size_t kLarge = 3000;  // nodes: laid out beside the main thread
 constexpr std::size_t kEarlierPlans = 8;
+constexpr double kBeside = 20, kAbove = 14;  // px around all of a graph
 }  // namespace
 
 // Groups come to be at the stage of the plan: at an earlier one none is closed.
@@ -130,6 +131,7 @@ void GraphView::place() {
 void GraphView::adopt(GraphLayout layout) {
   m_outdated = m_graph.revision < m_revision;
   const bool onOpen = standsOnOpen(m_graph), otherSheet = std::exchange(m_onOpen, onOpen) != onOpen;
+  const QRectF was = shown();
   m_layout = std::move(layout);
   m_captions = captionsOf(m_graph);
   m_in.assign(m_graph.nodes.size(), {});
@@ -164,6 +166,7 @@ void GraphView::adopt(GraphLayout layout) {
       settle();
     }
   }
+  if (planned && !otherSheet && m_fitted && (m_moved || !m_back)) keepEdges(was);
   if (!m_fitted || !QRectF(QPointF(0, 0), QSizeF(size()))
                         .intersects(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight()))))
     showFirst();
@@ -316,7 +319,6 @@ void GraphView::relate() {
 
 void GraphView::fit() {
   if (m_layout.bounds.isNull() || width() < 10) return;
-  constexpr double kBeside = 20, kAbove = 14;
   const QRectF& all = m_layout.bounds;
   const QRectF room(kBeside, kAbove, std::max(10.0, width() - 2 * kBeside), std::max(10.0, height() - 2 * kAbove - legendHeight()));
   m_scale =
@@ -349,7 +351,6 @@ void GraphView::showFirst() {
 // No room stays empty on one side while the other side hides something.
 void GraphView::settle() {
   if (!sheet() || sheet()->bounds.isNull()) return;
-  constexpr double kBeside = 20, kAbove = 14;
   const QRectF all(toWidget(sheet()->bounds.topLeft()), sheet()->bounds.size() * m_scale);
   const auto shift = [](double first, double last, double from, double to) {
     const bool fits = last - first <= to - from;
@@ -359,6 +360,20 @@ void GraphView::settle() {
   };
   m_offset += QPointF(shift(all.left(), all.right(), kBeside, width() - kBeside),
                       shift(all.top(), all.bottom(), kAbove, height() - legendHeight() - kAbove));
+}
+
+QRectF GraphView::shown() const { return {toWidget(m_layout.bounds.topLeft()), m_layout.bounds.size() * m_scale}; }
+
+// An end of the sheet that was in sight is in sight of the next one, too: the first row before the last one.
+void GraphView::keepEdges(const QRectF& was) {
+  const QRectF now = shown();
+  const auto shift = [](double first, double last, double wasFirst, double wasLast, double room) {
+    if (wasFirst >= 0 && first < 0) return std::min(wasFirst, kAbove) - first;
+    const double back = std::max(wasLast, room - kAbove) - last;
+    return wasLast <= room && last > room && first + back >= 0 ? back : 0.0;
+  };
+  m_offset += QPointF(shift(now.left(), now.right(), was.left(), was.right(), width()),
+                      shift(now.top(), now.bottom(), was.top(), was.bottom(), height() - legendHeight()));
 }
 
 // At least one of the nodes that were chosen elsewhere.

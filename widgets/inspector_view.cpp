@@ -302,12 +302,13 @@ void InspectorView::clear() {
 
 void InspectorView::setMadeInLoop(const QString& name, bool carried) {
   clear();
-  m_empty->setText((carried ? tr("%1 is carried from step to step, and nothing reads it behind its loop: it has no values and no gradient of "
-                                 "its own here. `show %1` behind the loop asks for what the last step leaves, `stack` in the loop keeps "
-                                 "what all steps make.")
-                            : tr("%1 is made anew in every step of its loop and is no tensor behind it: it has no values and no gradient "
-                                 "of its own here. `stack` in the loop keeps what all steps make."))
-                       .arg(name));
+  m_empty->setText(
+      (carried ? tr("%1 is carried from step to step, and nothing reads it behind its loop: it has no values and no gradient of "
+                    "its own here. `show %1` behind the loop asks for what the last step leaves, `stack` in the loop keeps "
+                    "what all steps make.")
+               : tr("%1 is made anew in every step of its loop and is no tensor behind it: it has no values and no gradient "
+                    "of its own here. `stack` in the loop keeps what all steps make."))
+          .arg(name));
 }
 
 void InspectorView::setNoTensor(const QString& made) {

@@ -2,6 +2,7 @@
 #include "widgets/markdown_view.h"
 
 #include <QAbstractTextDocumentLayout>
+#include <QDir>
 #include <QFile>
 #include <QFileInfo>
 #include <QImage>
@@ -31,7 +32,9 @@ QVariant ProseDocument::loadResource(int type, const QUrl& name) {
   QImage none(16, 16, QImage::Format_ARGB32_Premultiplied);
   none.fill(Qt::transparent);
   if (!(name.isRelative() || name.isLocalFile())) return none;
-  QFile file(name.isLocalFile() ? name.toLocalFile() : name.path());
+  const QString path = name.isLocalFile() ? name.toLocalFile() : name.path();
+  if (m_folder.isEmpty() && QFileInfo(path).isRelative()) return none;
+  QFile file(QDir(m_folder).filePath(path));
   const QFileInfo info(file);
   if (!info.isFile() || info.size() > kMost || !file.open(QIODevice::ReadOnly)) return none;
   // What grows meanwhile, as files of the kernel do, is read as far as it was.
@@ -58,6 +61,11 @@ void MarkdownView::setMarkdown(const QString& markdown) {
   std::replace_if(
       m_markdown.begin(), m_markdown.end(), [](QChar c) { return reordersText(c.unicode()); }, QChar(0xfffd));
   setAccessibleName(markdown);
+  typeset();
+}
+
+void MarkdownView::setFolder(const QString& folder) {
+  m_document.setFolder(folder);
   typeset();
 }
 

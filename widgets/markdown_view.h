@@ -14,8 +14,14 @@ QString firstLineOf(const QString& markdown);
 // Reads pictures, and those from regular files of this machine alone: a device or a pipe might never end.
 class ProseDocument : public QTextDocument {
   Q_OBJECT
+ public:
+  void setFolder(const QString& folder) { m_folder = folder; }  // that relative names begin in; empty: they name nothing
+
  protected:
   QVariant loadResource(int type, const QUrl& name) override;
+
+ private:
+  QString m_folder;
 };
 
 // Rendered Markdown: headings, paragraphs, lists, tables, code, pictures. Double click edits.
@@ -24,6 +30,7 @@ class MarkdownView : public QWidget {
  public:
   explicit MarkdownView(const Theme* theme, QWidget* parent = nullptr);
   void setMarkdown(const QString& markdown);
+  void setFolder(const QString& folder);  // of the notebook
   QString markdown() const { return m_markdown; }
   const QTextDocument* document() const { return &m_document; }  // as it is set
   // Every place of `text` is tinted; `current`: what is looked at stands in this cell.

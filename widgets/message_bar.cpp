@@ -13,24 +13,24 @@
 #include <utility>
 
 #include "widgets/basic.h"
+#include "widgets/wrapped_label.h"
 
 namespace nf {
 
 class MessageBar::Row : public QWidget {
  public:
   Row(const Theme* theme, MessageBar* bar, const QString& key)
-      : m_key(key), m_theme(theme), m_bar(bar), m_text(label({})), m_row(new QHBoxLayout(this)),
+      : m_key(key), m_theme(theme), m_bar(bar), m_text(new WrappedLabel), m_row(new QHBoxLayout(this)),
         m_close(new IconButton(theme, QStringLiteral("close"))) {
     m_row->setContentsMargins(16, 4, 8, 4);
     m_row->setSpacing(8);
-    m_text->setWordWrap(true);
     m_row->addWidget(m_text, 1);
     m_close->setAccessibleName(MessageBar::tr("Dismiss"));
     m_row->addWidget(m_close);
     connect(m_close, &QToolButton::clicked, this, [this] { answer(-1); });
   }
   void set(const QString& text, const QStringList& answers) {
-    m_text->setText(text);
+    m_text->setWords(text);
     m_answers = answers;
     const QList<QPushButton*> before = std::exchange(m_buttons, {});
     for (int i = 0; i < answers.size(); ++i) {
@@ -67,8 +67,16 @@ class MessageBar::Row : public QWidget {
       m_buttons[i]->setText(text);
     }
   }
+  // Its place stays, empty, while the pointer is in it: what stands below is not moved under a hand that may press again.
+  void empty() {
+    setFixedHeight(height());
+    m_spent = true;
+    for (QWidget* child : findChildren<QWidget*>(Qt::FindDirectChildrenOnly)) child->hide();
+    update();
+  }
+  bool underPointer() const { return isVisible() && rect().contains(mapFromGlobal(QCursor::pos())); }
   const QString& key() const { return m_key; }
-  QString text() const { return m_text->text(); }
+  QString text() const { return m_text->words(); }
   const QList<QPushButton*>& buttons() const { return m_buttons; }
   const QStringList& answers() const { return m_answers; }
 
@@ -84,9 +92,14 @@ class MessageBar::Row : public QWidget {
     }
     QWidget::keyPressEvent(event);
   }
+  void leaveEvent(QEvent* event) override {
+    QWidget::leaveEvent(event);
+    if (m_spent) m_bar->closeGap();
+  }
   void paintEvent(QPaintEvent*) override {
     QPainter p(this);
     const Palette& c = m_theme->colors();
+    if (m_spent) return p.fillRect(rect(), c.page);
     p.fillRect(rect(), mixed(c.page, c.stale, 0.12));
     p.fillRect(0, 0, 3, height(), c.stale);
     p.fillRect(0, height() - 1, width(), 1, c.separator);
@@ -102,10 +115,11 @@ class MessageBar::Row : public QWidget {
   QString m_key;
   const Theme* m_theme;
   MessageBar* m_bar;
-  QLabel* m_text;
+  WrappedLabel* m_text;
   QHBoxLayout* m_row;
   IconButton* m_close;
   QStringList m_answers;
+  bool m_spent = false;
   QList<QPushButton*> m_buttons;  // in the order of the answers
 };
 
@@ -130,7 +144,7 @@ void MessageBar::ask(const QString& key, const QString& text, const QStringList&
   if (row != m_rows.end()) m_rows.erase(row);
   asked->set(text, answers);
   m_rows.prepend(asked);
-  arrange();
+  closeGap();
 }
 
 void MessageBar::askNow(const QString& key, const QString& text, const QStringList& answers) {
@@ -160,11 +174,24 @@ void MessageBar::remove(const QString& key) {
   const auto found = std::find_if(m_rows.begin(), m_rows.end(), [&](const Row* r) { return r->key() == key; });
   if (found == m_rows.end()) return;
   Row* row = *found;
+  const auto at = static_cast<int>(found - m_rows.begin());
   m_rows.erase(found);
   const bool focused = QApplication::focusWidget() && row->isAncestorOf(QApplication::focusWidget());
   if (focused) leave();
+  if (!m_gap && !m_rows.isEmpty() && row->underPointer()) {
+    row->empty();
+    m_gap = row;
+    m_gapAt = at;
+    return arrange();
+  }
   row->hide();
   row->deleteLater();
+  arrange();
+}
+
+void MessageBar::closeGap() {
+  if (m_gap) m_gap->hide(), m_gap->deleteLater();
+  m_gap = nullptr;
   arrange();
 }
 
@@ -174,10 +201,15 @@ void MessageBar::arrange() {
     m_layout->insertWidget(i, m_rows[i]);
     m_rows[i]->setVisible(i < kMostShown);
   }
+  if (m_gap) {
+    m_layout->removeWidget(m_gap);
+    m_layout->insertWidget(m_gapAt, m_gap);
+  }
   giveLetters();
   const auto more = m_rows.size() - kMostShown;
   m_more->setText(more > 0 ? tr("%1 behind these").arg(counted(more, tr("message waits"), tr("messages wait"))) : QString());
   m_more->setVisible(more > 0);
+  if (m_rows.isEmpty() && m_gap) return closeGap();
   setVisible(!m_rows.isEmpty());
 }
 

@@ -13,8 +13,9 @@ namespace nf {
 class Theme;
 
 // Bars across the window that say what happened and offer what can be done; never a modal box. The newest stands first, under it those
-// that still wait; the focus is where it was once one is answered. With the focus in a bar Enter presses its button and Esc puts
-// it away, as its cross does. Each answer has an underlined letter of its own, none of them a menu's.
+// that still wait. Once one is answered the focus is where it was, and the others stay where they are until the pointer leaves its place.
+// With the focus in a bar Enter presses its button and Esc puts it away, as its cross does. Each answer has an underlined letter of its
+// own, none of them a menu's.
 class MessageBar : public QWidget {
   Q_OBJECT
  public:
@@ -43,13 +44,16 @@ class MessageBar : public QWidget {
  private:
   class Row;
   void remove(const QString& key);
+  void closeGap();
   void arrange();
   void giveLetters();
   void leave();
   const Theme* m_theme;
   QVBoxLayout* m_layout;
   QLabel* m_more;
-  QList<Row*> m_rows;  // the newest first
+  QList<Row*> m_rows;    // the newest first
+  Row* m_gap = nullptr;  // the place of one that was answered, until the pointer leaves it
+  int m_gapAt = 0;
   QPointer<QWidget> m_before;
 };
 

@@ -3,6 +3,7 @@
 #include <QAbstractScrollArea>
 #include <QPainter>
 #include <QPdfWriter>
+#include <QPixmap>
 #include <QPlainTextEdit>
 #include <QScrollBar>
 #include <QTextBlock>
@@ -57,13 +58,24 @@ int pageEnd(int from, int last, const std::vector<std::pair<int, int>>& whole) {
 
 void NotebookView::layOutCells() {
   layOutNow();
-  if (isVisible()) return;
-  // Layouts of what is hidden wait until it is shown: from the inmost on.
-  QList<QLayout*> all = m_content->findChildren<QLayout*>();
-  std::reverse(all.begin(), all.end());
-  for (QLayout* layout : all) layout->activate();
-  m_content->resize(m_content->width(), m_content->sizeHint().height());
+  if (!isVisible()) {
+    // Layouts of what is hidden, and the sizes that they give, wait until it is shown or drawn.
+    QPixmap nothing(1, 1);
+    m_content->render(&nothing, {}, QRegion(0, 0, 1, 1), QWidget::DrawChildren);
+    layOutNow();
+  }
+  m_content->resize(m_content->width(), m_layout->hasHeightForWidth() ? m_layout->totalHeightForWidth(m_content->width())
+                                                                      : m_content->sizeHint().height());
   m_layout->activate();
+}
+
+// As wide as paper is, in a window of any width and with letters of any size: the page is as large as they are.
+void NotebookView::setOnPaper(bool onPaper) {
+  constexpr int kPaperWidth = 960;  // px at 100 %: letters as large as those of a book
+  setWidgetResizable(!onPaper);
+  if (onPaper) m_content->resize(m_theme->scaled(kPaperWidth), m_content->height());
+  for (CellView* v : m_cells) v->setOnPaper(onPaper);
+  layOutCells();
 }
 
 bool NotebookView::savePdf(const QString& path, const QString& title) {
@@ -73,12 +85,13 @@ bool NotebookView::savePdf(const QString& path, const QString& title) {
   writer.setPageMargins(QMarginsF(15, 15, 15, 15), QPageLayout::Millimeter);
   QPainter p;
   if (!p.begin(&writer)) return false;
+  m_look->setAsleep(false);
   const int scrolled = verticalScrollBar()->value();
   const QPointer<QWidget> focus = window()->focusWidget();
-  for (CellView* v : m_cells) v->setOnPaper(true);
-  layOutCells();
+  setOnPaper(true);
   for (CellView* v : m_cells) v->fitOnPaper();
   layOutCells();
+  for (CellView* v : m_cells) v->drawOnPaper();
 
   const double scale = static_cast<double>(writer.width()) / m_content->width();
   const double room = writer.height() / scale;  // of a page, in the notebook's pixels
@@ -114,8 +127,8 @@ bool NotebookView::savePdf(const QString& path, const QString& title) {
     }
     y += m_layout->spacing();
   }
-  for (CellView* v : m_cells) v->setOnPaper(false);
-  layOutCells();
+  setOnPaper(false);
+  m_look->setAsleep(!isVisible());
   verticalScrollBar()->setValue(scrolled);
   if (focus && focus != window()->focusWidget()) focus->setFocus();
   return p.end();

@@ -37,7 +37,9 @@ class EveryPress : public QObject {
 }  // namespace
 
 NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* parent)
-    : QScrollArea(parent), m_theme(theme), m_selection(selection), m_content(new QWidget), m_layout(new QVBoxLayout(m_content)) {
+    : QScrollArea(parent), m_look(new Theme(*theme, this)), m_theme(m_look), m_selection(selection), m_content(new QWidget),
+      m_layout(new QVBoxLayout(m_content)) {
+  m_look->setAsleep(true);
   setWidgetResizable(true);
   setFocusPolicy(Qt::StrongFocus);
   setAccessibleName(tr("Notebook"));
@@ -48,7 +50,7 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->addStretch(1);
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
-  m_note = new CommandNote(theme, viewport());
+  m_note = new CommandNote(m_theme, viewport());
   connect(m_note, &CommandNote::undoRequested, this, &NotebookView::undoDone);
   qApp->installEventFilter(new EveryPress(this, [this](const QWidget* at) { pressed(at); }));
   connect(qApp, &QApplication::focusChanged, this, [this](const QWidget*, const QWidget* now) { followKeyboard(now); });
@@ -58,6 +60,23 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
 
 // Its parts hand the keyboard on while they go, when the cells are gone.
 NotebookView::~NotebookView() { disconnect(qApp, nullptr, this, nullptr); }
+
+void NotebookView::showEvent(QShowEvent* event) {
+  QScrollArea::showEvent(event);
+  m_look->setAsleep(false);
+}
+
+void NotebookView::hideEvent(QHideEvent* event) {
+  QScrollArea::hideEvent(event);
+  m_look->setAsleep(true);
+}
+
+void NotebookView::setFolder(const QString& folder) {
+  if (m_folder == folder) return;
+  m_folder = folder;
+  for (const auto* views : {&m_cells, &m_aside})
+    for (CellView* v : *views) v->setFolder(folder);
+}
 
 void NotebookView::setDocument(Document* document) {
   m_document = document;
@@ -76,6 +95,7 @@ void NotebookView::setDocument(Document* document) {
 
 CellView* NotebookView::make(const Cell& cell) {
   auto* v = new CellView(m_theme, m_selection, cell.id, cell.kind);
+  v->setFolder(m_folder);
   v->editor()->setReadOnly(m_readOnly);
   v->installEventFilter(this);
   connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {

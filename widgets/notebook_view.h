@@ -26,6 +26,7 @@ class NotebookView : public QScrollArea {
   ~NotebookView() override;
 
   void setDocument(Document* document);
+  void setFolder(const QString& folder);  // that pictures are named from; empty: it has none
   // After any edit of the document, this view's own ones too.
   void followDocument();
   // `focus`: its cell becomes the active one, and the cursor goes there where `edit` says so of the cell's kind.
@@ -118,6 +119,8 @@ class NotebookView : public QScrollArea {
   void zoomWanted(int steps);
 
  protected:
+  void showEvent(QShowEvent*) override;
+  void hideEvent(QHideEvent*) override;
   bool eventFilter(QObject* watched, QEvent* event) override;
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
@@ -141,9 +144,12 @@ class NotebookView : public QScrollArea {
   void pressed(const QWidget* at);
   void letGo() { m_keptInSight = nullptr, m_held = nullptr; }
   void layOutCells();  // now, also where nobody sees them
+  void setOnPaper(bool onPaper);
 
   void insertInto(CellView* view, const QString& text);
+  Theme* m_look;  // asleep while nobody sees the notebook
   const Theme* m_theme;
+  QString m_folder;
   Selection* m_selection;
   Document* m_document = nullptr;
   QWidget* m_content;

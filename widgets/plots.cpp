@@ -150,8 +150,14 @@ void Plot::drawNow() {
 void Plot::setOnPaper(bool onPaper) {
   if (m_onPaper == onPaper) return;
   m_onPaper = onPaper;
-  if (onPaper || isVisible()) drawNow();
+  if (onPaper) return;
+  if (isVisible()) drawNow();
   else m_waiting = true;
+}
+
+void Plot::drawOnPaper() {
+  m_plot->setViewport(m_plot->rect());
+  drawNow();
 }
 
 void Plot::showEvent(QShowEvent* event) {
@@ -421,7 +427,7 @@ void Plot::showTable(bool table) {
     m_table->setTabKeyNavigation(false);
     m_table->setAccessibleName(tr("%1 as a table").arg(m_name));
     m_table->setModel(new QStandardItemModel(m_table));
-    m_table->setFont(m_theme->mono(12));
+    setMono(m_table, m_theme, 12);
     m_table->setEditTriggers(QAbstractItemView::NoEditTriggers);
     m_table->verticalHeader()->hide();
     m_table->verticalHeader()->setDefaultSectionSize(25);

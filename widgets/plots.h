@@ -51,7 +51,8 @@ class Plot : public QWidget {
   QPointF valueAt(QPoint pixel) const;  // plot coordinates
   QWidget* canvas() const;              // what takes the mouse
   std::int64_t redraws() const { return m_redraws; }
-  void setOnPaper(bool onPaper);  // drawn at once, as lines and letters
+  void setOnPaper(bool onPaper);  // drawn as lines and letters
+  void drawOnPaper();             // at once, as large as it is
 
  Q_SIGNALS:
   void tableShown(bool table);

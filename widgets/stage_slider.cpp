@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/stage_slider.h"
 
-#include <QHelpEvent>
 #include <QKeyEvent>
 #include <QMouseEvent>
 #include <QPainter>
-#include <QToolTip>
 #include <algorithm>
 
 namespace nf {
@@ -13,7 +11,7 @@ namespace nf {
 using namespace protocol;
 
 namespace {
-constexpr int kBeside = 58, kBelow = 72;  // heights
+constexpr int kBeside = 58, kBelow = 72, kLine = 18;  // heights: of all, where notes stand below with one line; of a further line
 }
 
 StageSlider::StageSlider(const Theme* theme, QWidget* parent)
@@ -48,7 +46,7 @@ double StageSlider::xOf(int i) const { return 84 + (width() - 176.0) * i / std::
 
 // Each stage has the room around its stop, up to halfway to the next one; the outer two reach to the edges.
 std::vector<StageSlider::Words> StageSlider::words() const {
-  constexpr double kMargin = 8, kGap = 8, kApart = 14, kLine = 18, kTop = 30;
+  constexpr double kMargin = 8, kGap = 8, kApart = 14, kTop = 30;
   std::vector<Words> all;
   const QFontMetricsF small(m_theme->ui(12));
   for (int i = 0; i < count(); ++i) {
@@ -62,12 +60,14 @@ std::vector<StageSlider::Words> StageSlider::words() const {
     const bool current = w.word == m_current;
     const double word = QFontMetricsF(m_theme->ui(12, current ? QFont::DemiBold : QFont::Normal)).horizontalAdvance(w.word) + 2;
     const double room = std::max(0.0, right - left - (m_below ? 0 : word + kGap));
-    w.note = small.horizontalAdvance(w.whole) <= room ? w.whole : small.elidedText(w.whole, Qt::ElideRight, room);
-    const double note = w.note.isEmpty() ? 0 : small.horizontalAdvance(w.note) + 2;
+    w.fits = small.horizontalAdvance(w.whole) <= room;
+    const QSizeF lines = small.boundingRect(QRectF(0, 0, room, QWIDGETSIZE_MAX), Qt::TextWordWrap, w.whole).size();
+    const double note = w.whole.isEmpty() ? 0 : std::min(room, (w.fits ? small.horizontalAdvance(w.whole) : lines.width()) + 2);
+    w.lines = w.fits ? 1 : std::max(1, qRound(lines.height() / small.lineSpacing()));
     const auto from = [&](double wide) { return std::clamp(xOf(i) - wide / 2, left, std::max(left, right - wide)); };
     if (m_below) {
       w.wordAt = QRectF(from(word), kTop, word, kLine);
-      w.noteAt = QRectF(from(note), kTop + kLine, note, kLine);
+      w.noteAt = QRectF(from(note), kTop + kLine, note, kLine * w.lines);
     } else {
       w.wordAt = QRectF(from(word + (note > 0 ? kGap + note : 0)), kTop + 2, word, kLine);
       w.noteAt = QRectF(w.wordAt.right() + kGap, kTop + 2, note, kLine);
@@ -80,8 +80,11 @@ std::vector<StageSlider::Words> StageSlider::words() const {
 void StageSlider::fit() {
   m_below = false;
   const auto beside = words();
-  m_below = std::any_of(beside.begin(), beside.end(), [](const Words& w) { return w.note != w.whole; });
-  setFixedHeight(m_below ? kBelow : kBeside);
+  m_below = std::any_of(beside.begin(), beside.end(), [](const Words& w) { return !w.fits; });
+  int lines = 1;
+  if (m_below)
+    for (const Words& w : words()) lines = std::max(lines, w.lines);
+  setFixedHeight(m_below ? kBelow + kLine * (lines - 1) : kBeside);
 }
 
 void StageSlider::resizeEvent(QResizeEvent* event) {
@@ -91,21 +94,8 @@ void StageSlider::resizeEvent(QResizeEvent* event) {
 
 std::vector<QRectF> StageSlider::labels() const {
   std::vector<QRectF> all;
-  for (const Words& w : words()) all.push_back(w.note.isEmpty() ? w.wordAt : w.wordAt.united(w.noteAt));
+  for (const Words& w : words()) all.push_back(w.whole.isEmpty() ? w.wordAt : w.wordAt.united(w.noteAt));
   return all;
-}
-
-// What has no room is said where one points.
-bool StageSlider::event(QEvent* event) {
-  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
-  auto* help = static_cast<QHelpEvent*>(event);
-  for (const Words& w : words())
-    if (w.note != w.whole && w.wordAt.united(w.noteAt).contains(help->pos())) {
-      QToolTip::showText(help->globalPos(), w.word + QStringLiteral(": ") + w.whole, this);
-      return true;
-    }
-  QToolTip::hideText();
-  return true;
 }
 
 void StageSlider::paintEvent(QPaintEvent*) {
@@ -132,7 +122,7 @@ void StageSlider::paintEvent(QPaintEvent*) {
     p.drawText(w.wordAt, Qt::AlignVCenter, w.word);
     p.setFont(m_theme->ui(12));
     p.setPen(c.hint);
-    p.drawText(w.noteAt, Qt::AlignVCenter, w.note);
+    p.drawText(w.noteAt, w.fits ? int(Qt::AlignVCenter) : int(Qt::AlignTop | Qt::AlignHCenter | Qt::TextWordWrap), w.whole);
   }
   if (hasFocus()) {
     p.setPen(QPen(c.accent, 1));

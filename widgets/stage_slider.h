@@ -23,7 +23,6 @@ class StageSlider : public QWidget {
   void chosen(const QString& stage);
 
  protected:
-  bool event(QEvent*) override;
   void resizeEvent(QResizeEvent*) override;
   void paintEvent(QPaintEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
@@ -33,7 +32,9 @@ class StageSlider : public QWidget {
   int count() const;
   double xOf(int i) const;
   struct Words {
-    QString word, note, whole;  // `note` as far as there is room for it
+    QString word, whole;  // its name, what it did
+    bool fits = true;     // on one line
+    int lines = 1;
     QRectF wordAt, noteAt;
   };
   std::vector<Words> words() const;

@@ -26,20 +26,18 @@ SwapList::SwapList(const Theme* theme, QWidget* parent)
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(4);
   m_sentence->setWordWrap(true);
-  m_sentence->setFont(theme->ui(12));
+  setUi(m_sentence, theme, 12);
   layout->addWidget(m_sentence);
   m_table->setAccessibleName(tr("Kernel swaps"));
   m_table->setHorizontalHeaderLabels({tr("Step"), tr("Kernel swap"), tr("Old  µs"), tr("New  µs"), tr("Change")});
   for (int c = 0; c < kColumns; ++c)
     m_table->horizontalHeaderItem(c)->setTextAlignment((c == kKernel ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
   m_table->horizontalHeader()->setHighlightSections(false);
-  m_table->horizontalHeader()->setFixedHeight(kRow);
   m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::Fixed);
   m_table->horizontalHeader()->setSectionResizeMode(kKernel, QHeaderView::Stretch);
   m_table->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
   m_table->verticalHeader()->setDefaultAlignment(Qt::AlignCenter);
   m_table->verticalHeader()->setHighlightSections(false);
-  m_table->verticalHeader()->setDefaultSectionSize(kRow);
   m_table->setEditTriggers(QAbstractItemView::NoEditTriggers);
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
@@ -53,6 +51,22 @@ SwapList::SwapList(const Theme* theme, QWidget* parent)
   connect(m_table, &QTableWidget::cellClicked, this, choose);
   connect(m_table, &QTableWidget::activated, this, [choose](const QModelIndex& index) { choose(index.row()); });
   clear();
+  connect(theme, &Theme::changed, this, &SwapList::dress);
+  dress();
+}
+
+void SwapList::dress() {
+  m_table->setFont(m_theme->mono(12));
+  for (QHeaderView* header : {m_table->horizontalHeader(), m_table->verticalHeader()}) header->setFont(m_theme->ui());
+  m_table->horizontalHeader()->setFixedHeight(m_theme->scaled(kRow));
+  m_table->verticalHeader()->setDefaultSectionSize(m_theme->scaled(kRow));
+  const QFontMetrics metrics(m_table->font());
+  for (int c = 0; c < kColumns; ++c) {
+    int& widest = m_widest[static_cast<std::size_t>(c)] = 0;
+    for (int row = 0; row < count(); ++row) widest = std::max(widest, metrics.horizontalAdvance(m_table->item(row, c)->text()));
+  }
+  fitColumns();
+  fit();
 }
 
 void SwapList::clear() {
@@ -75,13 +89,12 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
   const int row = count();
   m_swaps.push_back(swap);
   m_table->setRowCount(row + 1);
-  const QFontMetrics metrics(m_theme->mono(12));
+  const QFontMetrics metrics(m_table->font());
   const auto put = [&](int column, const QString& text) {
     int& widest = m_widest[static_cast<std::size_t>(column)];
     widest = std::max(widest, metrics.horizontalAdvance(text));
     auto* item = new QTableWidgetItem(text);
     item->setTextAlignment((column == kKernel ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
-    item->setFont(m_theme->mono(12));
     item->setToolTip(
         swap.split
             ? tr("%1, the fused kernel, against its parts: they were faster beyond noise").arg(shortName(swap.name))
@@ -124,16 +137,17 @@ void SwapList::resizeEvent(QResizeEvent* event) {
 // The name is what a row is about: it has what the figures leave, and where that is too little the old time stands in the tooltip alone.
 void SwapList::fitColumns() {
   constexpr int kPadding = 18;
+  const int narrow = m_theme->scaled(kNarrow);
   const QFontMetrics head(m_table->horizontalHeader()->font());
   int left = width() - m_table->verticalHeader()->sizeHint().width();
   for (const int c : {kStep, kBefore, kAfter, kChange}) {
     const int text =
         std::max(m_widest[static_cast<std::size_t>(c)], head.horizontalAdvance(m_table->horizontalHeaderItem(c)->text()));
-    const int pixels = width() < kNarrow ? text + kPadding : std::max(text + kPadding, kUsual[c]);
+    const int pixels = width() < narrow ? text + kPadding : std::max(text + kPadding, m_theme->scaled(kUsual[c]));
     m_table->setColumnWidth(c, pixels);
     left -= pixels;
   }
-  m_table->setColumnHidden(kBefore, width() < kNarrow && left < kLeastKernel);
+  m_table->setColumnHidden(kBefore, width() < narrow && left < m_theme->scaled(kLeastKernel));
 }
 
 void SwapList::setOnPaper(bool onPaper) {
@@ -146,7 +160,7 @@ void SwapList::setOnPaper(bool onPaper) {
 void SwapList::fit() {
   m_table->setVisible(count() > 0);
   m_sentence->setVisible(count() == 0 && !m_sentence->text().isEmpty());
-  m_table->setFixedHeight(kRow * (1 + (m_onPaper ? count() : std::min(count(), kMostRows))) + 2);
+  m_table->setFixedHeight(m_theme->scaled(kRow) * (1 + (m_onPaper ? count() : std::min(count(), kMostRows))) + 2);
 }
 
 }  // namespace nf

@@ -33,6 +33,7 @@ class SwapList : public QWidget {
   void resizeEvent(QResizeEvent*) override;
 
  private:
+  void dress();
   void fit();
   void fitColumns();
   const Theme* m_theme;

@@ -161,7 +161,8 @@ class TensorView::Histogram : public QWidget {
     const Palette& c = m_theme->colors();
     const double most =
         static_cast<double>(std::max<std::int64_t>(1, *std::max_element(slice.histogram.begin(), slice.histogram.end())));
-    const double bar = double(width()) / static_cast<double>(slice.histogram.size()), room = height() - 20;
+    const double bar = double(width()) / static_cast<double>(slice.histogram.size()),
+                 words = QFontMetricsF(m_theme->ui(11)).height(), room = height() - words - 6;
     for (std::size_t i = 0; i < slice.histogram.size(); ++i) {
       const double h = room * static_cast<double>(slice.histogram[i]) / most;
       p.fillRect(QRectF(bar * static_cast<double>(i), room - h, std::max(1.0, bar - 1), h), mixed(c.page, c.accent, 0.75));
@@ -171,8 +172,8 @@ class TensorView::Histogram : public QWidget {
     p.setFont(m_theme->ui(11));
     int digits = 2;
     while (slice.min < slice.max && digits < 7 && significant(slice.min, digits) == significant(slice.max, digits)) ++digits;
-    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignLeft, significant(slice.min, digits));
-    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignRight, significant(slice.max, digits));
+    p.drawText(QRectF(0, room + 3, width(), words), Qt::AlignLeft, significant(slice.min, digits));
+    p.drawText(QRectF(0, room + 3, width(), words), Qt::AlignRight, significant(slice.max, digits));
   }
 
  private:
@@ -194,7 +195,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   if (compact) {
     auto* top = new QHBoxLayout;
     m_title = new ElidedLabel;
-    m_title->setFont(theme->mono(13));
+    setMono(m_title, theme, 13);
     top->addWidget(m_title, 1);
     top->addWidget(mode);
     layout->addLayout(top);
@@ -214,26 +215,45 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   m_stack->addWidget(pictures);
   m_table->setTabKeyNavigation(false);
   m_table->setModel(m_model);
-  m_table->setFont(theme->mono(12));
-  m_table->horizontalHeader()->setDefaultSectionSize(82);
-  m_table->verticalHeader()->setDefaultSectionSize(24);
-  m_table->verticalHeader()->setMinimumWidth(30);
+  setMono(m_table, theme, 12);
   m_table->setShowGrid(true);
   m_stack->addWidget(m_table);
-  m_stack->setFixedHeight(compact ? 128 : 200);
   layout->addWidget(m_stack);
   layout->addWidget(m_number);
   layout->addWidget(m_facts);
-  m_number->setFont(theme->mono(20));
+  setMono(m_number, theme, 20);
   m_number->setTextInteractionFlags(Qt::TextSelectableByMouse);
   m_number->hide();
   layout->addWidget(m_none);
-  m_facts->setFont(theme->ui(12));
+  setUi(m_facts, theme, 12);
+  setUi(m_none, theme, 13);
   m_facts->setObjectName(QStringLiteral("facts"));
   m_facts->setWordWrap(true);
   m_none->setWords(tr("No values yet: run the cell to compute them."));
   m_stack->hide();
-  connect(theme, &Theme::changed, this, [this] { m_model->setPage(m_theme->colors().page); });
+  connect(theme, &Theme::changed, this, &TensorView::dress);
+  dress();
+}
+
+void TensorView::dress() {
+  m_model->setPage(m_theme->colors().page);
+  m_table->horizontalHeader()->setDefaultSectionSize(m_theme->scaled(82));
+  m_table->verticalHeader()->setDefaultSectionSize(m_theme->scaled(24));
+  m_table->verticalHeader()->setMinimumWidth(m_theme->scaled(30));
+  fitPlaces();
+  fit();
+  Q_EMIT heightChanged();
+}
+
+void TensorView::fitPlaces() {
+  for (std::size_t axis = 0; axis < m_places.size(); ++axis) {
+    QSpinBox* place = m_places[axis];
+    if (!place) continue;
+    place->setFont(m_theme->ui());
+    const QFontMetrics metrics(place->font());
+    place->setFixedWidth(std::max(m_theme->scaled(m_shape[axis] > 100 ? 56 : 44),
+                                  metrics.horizontalAdvance(QString::number(m_shape[axis] - 1)) + 34));
+  }
 }
 
 void TensorView::resizeEvent(QResizeEvent* event) {
@@ -250,7 +270,7 @@ void TensorView::setMode(Mode mode) {
 // A table of a panel is as high as its rows, up to what leaves the rest of the panel in reach.
 void TensorView::fit() {
   constexpr int kMostRows = 16;
-  int height = m_title ? 128 : 200;
+  int height = m_theme->scaled(m_title ? 128 : 200);
   if (m_title && m_stack->currentIndex() == 1) {
     const int rows = std::clamp(m_model->rowCount(), 1, kMostRows);
     height = rows * m_table->verticalHeader()->defaultSectionSize() + m_table->horizontalHeader()->sizeHint().height() +
@@ -309,7 +329,7 @@ void TensorView::showChoices() {
   m_places.clear();
   const auto add = [&](const QString& text) {
     auto* l = label(text);
-    l->setFont(m_theme->mono(13));
+    setMono(l, m_theme, 13);
     m_choices->addWidget(l);
   };
   // In a narrow panel the name stands above its indices.
@@ -318,7 +338,7 @@ void TensorView::showChoices() {
   if (!m_title && !m_name.isEmpty()) {
     auto* name = new ElidedLabel(nullptr, Qt::ElideMiddle);
     name->setLeast(80);
-    name->setFont(m_theme->mono(13));
+    setMono(name, m_theme, 13);
     name->setText(m_name + bracket);
     m_choices->addWidget(name);
   } else if (!bracket.isEmpty()) {
@@ -334,8 +354,6 @@ void TensorView::showChoices() {
       place->setRange(0, static_cast<int>(std::clamp<std::int64_t>(m_shape[axis] - 1, 0, 1 << 30)));
       place->setSingleStep(window ? kWindow : 1);
       place->setKeyboardTracking(!window);
-      const QFontMetrics metrics(place->font());
-      place->setFixedWidth(std::max(m_shape[axis] > 100 ? 56 : 44, metrics.horizontalAdvance(QString::number(most)) + 34));
       place->setToolTip(window ? tr("Where the %1 of %2 that are shown begin").arg(kWindow).arg(m_shape[axis])
                                : tr("0 to %1").arg(most));
       place->setAccessibleName(window ? tr("First of axis %1").arg(axis) : tr("Axis %1").arg(axis));
@@ -346,7 +364,7 @@ void TensorView::showChoices() {
     }
     if (window) {
       auto* end = label(QStringLiteral(":%1").arg(kWindow));
-      end->setFont(m_theme->mono(13));
+      setMono(end, m_theme, 13);
       m_choices->addWidget(end);
       connect(m_places.back(), &QSpinBox::valueChanged, end,
               [end, place = m_places.back()] { end->setText(QStringLiteral(":%1").arg(place->value() + kWindow)); });
@@ -356,6 +374,7 @@ void TensorView::showChoices() {
     if (axis + 1 < m_shape.size()) add(QStringLiteral(","));
   }
   if (!m_shape.empty()) add(QStringLiteral("]"));
+  fitPlaces();
 }
 
 protocol::TensorRequest TensorView::request() const {

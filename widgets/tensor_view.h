@@ -79,6 +79,8 @@ class TensorView : public QWidget {
   class Image;
   class Histogram;
   void showChoices();
+  void dress();
+  void fitPlaces();
   void setOld(bool old);
   void fit();
   const Theme* m_theme;

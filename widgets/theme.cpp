@@ -10,6 +10,7 @@
 #include <QStyle>
 #include <QStyleFactory>
 #include <QSvgRenderer>
+#include <utility>
 
 // The icons live in a static library: nothing else makes the linker keep them. Outside of any namespace, as Qt wants it.
 static void initIcons() { Q_INIT_RESOURCE(icons); }
@@ -178,12 +179,23 @@ Theme::Theme(QObject* parent) : QObject(parent) {
 
 Theme::Theme(const Theme& base, QObject* parent)
     : QObject(parent), m_mode(base.m_mode), m_palette(base.m_palette), m_uiFamily(base.m_uiFamily), m_monoFamily(base.m_monoFamily),
-      m_mathFamily(base.m_mathFamily), m_base(&base) {
+      m_mathFamily(base.m_mathFamily), m_base(&base), m_baseScale(base.textScale()) {
   connect(&base, &Theme::changed, this, [this] {
-    m_mode = m_base->m_mode;
-    m_palette = m_base->m_palette;
-    Q_EMIT changed();
+    if (m_asleep) m_missed = true;
+    else follow();
   });
+}
+
+void Theme::follow() {
+  m_mode = m_base->m_mode;
+  m_palette = m_base->m_palette;
+  m_baseScale = m_base->textScale();
+  Q_EMIT changed();
+}
+
+void Theme::setAsleep(bool asleep) {
+  m_asleep = asleep;
+  if (!asleep && std::exchange(m_missed, false)) follow();
 }
 
 void Theme::setTextScale(double scale) {
@@ -205,6 +217,7 @@ void Theme::setMode(Mode mode) {
 }
 
 void Theme::apply(QApplication& application) const {
+  // Anew each time: of a style that stays, the sheet before it keeps rules of widgets that are gone.
   application.setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
   QPalette q;
   const Palette& p = m_palette;
@@ -223,20 +236,20 @@ void Theme::apply(QApplication& application) const {
   q.setColor(QPalette::Link, p.accent);
   for (const auto role : {QPalette::Text, QPalette::WindowText, QPalette::ButtonText}) q.setColor(QPalette::Disabled, role, p.hint);
   application.setPalette(q);
-  application.setFont(ui());
+  if (application.font() != ui()) application.setFont(ui());  // which sets every widget anew
   application.setStyleSheet(sheet(p));
 }
 
 QFont Theme::ui(int px, int weight) const {
   QFont font(m_uiFamily);
-  font.setPixelSize(qRound(px * m_textScale));
+  font.setPixelSize(scaled(px));
   font.setWeight(static_cast<QFont::Weight>(weight));
   return font;
 }
 
 QFont Theme::mono(int px, int weight) const {
   QFont font(m_monoFamily);
-  font.setPixelSize(qRound(px * m_textScale));
+  font.setPixelSize(scaled(px));
   font.setWeight(static_cast<QFont::Weight>(weight));
   font.setStyleHint(QFont::Monospace);
   // JetBrains Mono joins `<=` into one sign by contextual alternates, which only shaping applies.

@@ -42,10 +42,12 @@ class Theme : public QObject {
   explicit Theme(QObject* parent = nullptr);
   // The look of `base`, which it follows, with letters of their own size.
   explicit Theme(const Theme& base, QObject* parent = nullptr);
-  const Theme* base() const { return m_base ? m_base : this; }
+  // Asleep it stays as it is, whatever its base does: nobody sees what is drawn with it. Awake it is as its base again.
+  void setAsleep(bool asleep);
   // Of ui() and mono(); who sets formulas takes it times their size.
   void setTextScale(double scale);
-  double textScale() const { return m_textScale; }
+  double textScale() const { return m_textScale * m_baseScale; }
+  int scaled(int px) const { return qRound(px * textScale()); }  // of what grows with its words
 
   void setMode(Mode mode);
   Mode mode() const { return m_mode; }
@@ -66,11 +68,13 @@ class Theme : public QObject {
   void changed();
 
  private:
+  void follow();
   Mode m_mode = Mode::System;
   Palette m_palette;
   QString m_uiFamily, m_monoFamily, m_mathFamily;
   const Theme* m_base = nullptr;
-  double m_textScale = 1;
+  double m_textScale = 1, m_baseScale = 1;
+  bool m_asleep = false, m_missed = false;
 };
 
 }  // namespace nf

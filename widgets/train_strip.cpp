@@ -7,12 +7,14 @@
 #include <QLabel>
 #include <QProgressBar>
 #include <QPushButton>
+#include <QResizeEvent>
 #include <algorithm>
 
 #include "widgets/basic.h"
 #include "widgets/eval_values.h"
 #include "widgets/plots.h"
 #include "widgets/swap_list.h"
+#include "widgets/wrap_layout.h"
 
 namespace nf {
 namespace {
@@ -40,41 +42,49 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
       m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))),
       m_again(new IconButton(theme, QStringLiteral("reload"), tr("Train again"))),
       m_runs(new IconButton(theme, QStringLiteral("more"), tr("Runs"))), m_plot(new LatencyPlot(theme, true)),
-      m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout), m_column(new QWidget), m_swapList(new SwapList(theme)) {
+      m_lossPlot(new LossPlot(theme, true)), m_top(new QHBoxLayout), m_grid(new QGridLayout), m_column(new QWidget),
+      m_swapList(new SwapList(theme)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(12, 8, 0, 0);
   layout->setSpacing(2);
-  auto* top = new QHBoxLayout;
-  top->setSpacing(10);
-  top->addWidget(m_title);
-  top->addWidget(m_detail, 1);
+  auto* said = new QHBoxLayout;
+  said->setSpacing(10);
+  said->addWidget(m_title);
+  said->addWidget(m_detail, 1);
+  m_detail->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);  // it gives way before a button loses its word
+  auto* buttons = new WrapLayout(10);
+  m_top->setSpacing(10);
+  m_top->addLayout(said, 1);
+  m_top->addLayout(buttons);
   m_progress->setFixedWidth(120);
   m_progress->setTextVisible(false);
   m_progress->setAccessibleName(tr("Progress"));
   m_pause->setObjectName(QStringLiteral("pause"));
   m_stop->setObjectName(QStringLiteral("stop"));
   m_pause->setAccessibleName(tr("Pause"));
-  top->addWidget(m_pause);
-  top->addWidget(m_stop);
-  top->addWidget(m_resume);
+  buttons->addWidget(m_pause);
+  buttons->addWidget(m_stop);
+  buttons->addWidget(m_resume);
   m_again->setToolTip(tr("From the first step; the run that is shown stays among the runs of this notebook"));
   m_again->setAccessibleName(m_again->text());
-  top->addWidget(m_again);
+  buttons->addWidget(m_again);
   m_runs->setToolTip(tr("The runs of this notebook: look at one, go on with it, open their folder"));
   m_runs->setAccessibleName(m_runs->text());
   m_runs->setObjectName(QStringLiteral("runs"));
-  top->addWidget(m_runs);
-  layout->addLayout(top);
+  buttons->addWidget(m_runs);
+  layout->addLayout(m_top);
   auto* below = new QHBoxLayout;
   below->setSpacing(10);
-  m_right->setFont(theme->ui(12));
+  setUi(m_title, theme, 13, QFont::DemiBold);
+  setUi(m_detail, theme, 13);
+  setUi(m_right, theme, 12);
   below->addWidget(m_progress);
   below->addWidget(m_right, 1);
   below->addStretch(0);
   layout->addLayout(below);
   m_right->hide();
   m_message->hide();
-  m_message->row()->addWidget(m_goTo);
+  m_message->addButton(m_goTo);
   m_goTo->setObjectName(QStringLiteral("place"));
   m_goTo->hide();
   layout->addWidget(m_message);
@@ -84,22 +94,16 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   layout->addWidget(m_checkpointTrouble);
   auto* figures = new QVBoxLayout;
   figures->setSpacing(2);
-  m_figure->setFont(theme->ui(20, QFont::DemiBold));
-  for (QLabel* l : {m_figureName, m_interval, m_loss, m_eval, m_peer}) l->setFont(theme->ui(12)), l->setWordWrap(true);
+  setUi(m_figure, theme, 20, QFont::DemiBold);
+  for (QLabel* l : {m_figureName, m_interval, m_loss, m_eval, m_peer}) setUi(l, theme, 12), l->setWordWrap(true);
   for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_peer}) figures->addWidget(l);
   figures->insertSpacing(3, 6);
   figures->addStretch(1);
-  m_column->setFixedWidth(kFigures);
   m_column->setLayout(figures);
   figures->setContentsMargins(0, 6, 0, 0);
   m_grid->setHorizontalSpacing(12);
   m_grid->setVerticalSpacing(4);
-  m_grid->addWidget(m_column, 0, 0, 2, 1, Qt::AlignTop);
-  m_grid->addWidget(m_plot, 0, 1);
-  m_grid->addWidget(m_lossPlot, 1, 1);
   m_grid->setColumnStretch(1, 3);
-  m_plot->setFixedHeight(150);
-  m_lossPlot->setFixedHeight(104);
   layout->addLayout(m_grid);
   layout->addWidget(m_swapList);
   connect(m_swapList, &SwapList::swapChosen, this, &TrainStrip::swapChosen);
@@ -121,6 +125,8 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     if (meant()) Q_EMIT trainAgainRequested();
   });
   connect(m_runs, &QToolButton::clicked, this, &TrainStrip::runsRequested);
+  connect(theme, &Theme::changed, this, &TrainStrip::arrange);
+  arrange();
   setRunning(false);
 }
 
@@ -128,10 +134,18 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
 // would leave too little of the plots.
 void TrainStrip::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
+  if (shapeOf(event->size().width()) != m_shape) arrange();
+}
+
+TrainStrip::Shape TrainStrip::shapeOf(int width) const {
   constexpr int kSideBySide = 900, kFiguresBeside = 520;
-  const Shape shape = width() >= kSideBySide ? Shape::Wide : width() >= kFiguresBeside ? Shape::Usual : Shape::Narrow;
-  if (shape == m_shape) return;
-  m_shape = shape;
+  return width >= m_theme->scaled(kSideBySide)      ? Shape::Wide
+         : width >= m_theme->scaled(kFiguresBeside) ? Shape::Usual
+                                                    : Shape::Narrow;
+}
+
+void TrainStrip::arrange() {
+  const Shape shape = m_shape = shapeOf(width());
   const bool wide = shape == Shape::Wide, narrow = shape == Shape::Narrow;
   for (QWidget* w : {m_column, static_cast<QWidget*>(m_plot), static_cast<QWidget*>(m_lossPlot)}) m_grid->removeWidget(w);
   if (narrow) {
@@ -141,19 +155,27 @@ void TrainStrip::resizeEvent(QResizeEvent* event) {
     m_grid->addWidget(m_plot, 1, 0, 1, 2);
     m_grid->addWidget(m_lossPlot, 2, 0, 1, 2);
   } else {
-    m_column->setFixedWidth(kFigures);
+    m_column->setFixedWidth(m_theme->scaled(kFigures));
     m_grid->addWidget(m_column, 0, 0, 2, 1, Qt::AlignTop);
     m_grid->addWidget(m_plot, 0, 1);
     m_grid->addWidget(m_lossPlot, wide ? 0 : 1, wide ? 2 : 1);
   }
+  m_top->setDirection(narrow ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
+  m_top->setSpacing(narrow ? 2 : 10);
   m_grid->setColumnStretch(2, wide ? 2 : 0);
-  m_lossPlot->setFixedHeight(wide ? 150 : 104);
+  m_plot->setFixedHeight(m_theme->scaled(150));
+  m_lossPlot->setFixedHeight(m_theme->scaled(wide ? 150 : 104));
 }
 
 void TrainStrip::setOnPaper(bool onPaper) {
   m_plot->setOnPaper(onPaper);
   m_lossPlot->setOnPaper(onPaper);
   m_swapList->setOnPaper(onPaper);
+}
+
+void TrainStrip::drawOnPaper() {
+  m_plot->drawOnPaper();
+  m_lossPlot->drawOnPaper();
 }
 
 void TrainStrip::setPeer(const QString& name, double milliseconds) {
@@ -294,7 +316,7 @@ void TrainStrip::addWarning(const QString& message, const Place& place) {
     auto* button = new QPushButton(tr("Go to %1").arg(place.name));
     button->setObjectName(QStringLiteral("place"));
     connect(button, &QPushButton::clicked, this, place.go);
-    strip->row()->addWidget(button);
+    strip->addButton(button);
   }
   m_warnings->addWidget(strip);
 }

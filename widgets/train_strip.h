@@ -8,6 +8,7 @@
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
+class QBoxLayout;
 class QGridLayout;
 class QLabel;
 class QProgressBar;
@@ -78,6 +79,7 @@ class TrainStrip : public QWidget {
   QString tuner() const;    // what the search has tried, swapped, and lost workers by
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
   void setOnPaper(bool onPaper);
+  void drawOnPaper();
   SwapList* swaps() const { return m_swapList; }
   IconButton* resume() const { return m_resume; }
   IconButton* runs() const { return m_runs; }
@@ -95,6 +97,9 @@ class TrainStrip : public QWidget {
   void resizeEvent(QResizeEvent*) override;
 
  private:
+  enum class Shape { Narrow, Usual, Wide };
+  Shape shapeOf(int width) const;
+  void arrange();
   void setRunning(bool running);
   void say(const QString& message, const Place& place);
   void clearWarnings();
@@ -121,13 +126,14 @@ class TrainStrip : public QWidget {
   QElapsedTimer m_stopped;  // since Stop was clicked
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
+  QBoxLayout* m_top;
   QGridLayout* m_grid;
   QWidget* m_column;
   SwapList* m_swapList;
   QString m_peerName;
   double m_peerMs = 0, m_figureMs = 0;                              // m_figureMs: the median that stands above; 0: none
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
-  enum class Shape { Narrow, Usual, Wide } m_shape = Shape::Usual;
+  Shape m_shape = Shape::Usual;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last

@@ -23,7 +23,7 @@ using protocol::StepEvent;
 
 constexpr int kLeftMargin = 62, kRightMargin = 44;  // latency and loss stand one above the other: their axes line up
 constexpr int kTopMargin = 14;                      // the numbers of swaps
-constexpr double kNumberWidth = 34;                 // "12–15", pixels
+constexpr int kNumberWidth = 34;                    // "12–15", pixels
 
 std::int64_t weightOf(const StepEvent& event) { return std::max<std::int64_t>(1, event.steps); }
 
@@ -122,7 +122,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   range.room = 0;
   range.labelsUpTo = range.high;  // right of it stand words
   setAxis(plot->xAxis, range, axis == TrainingAxis::Time ? secondTick : countTick);
-  const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
+  const double width = std::max(80, plot->width() - theme->scaled(kLeftMargin + kRightMargin));
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
   const double words = std::max(widest.horizontalAdvance(QObject::tr("held out 100.00 %")),
                                 widest.horizontalAdvance(QObject::tr("loss %1").arg(significant(0.0004444, 4))));
@@ -130,9 +130,10 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
 }
 
-void fixMargins(QCustomPlot* plot, bool compact, bool labels) {
+void fixMargins(QCustomPlot* plot, const Theme* theme, bool compact, bool labels) {
   plot->axisRect()->setAutoMargins(QCP::msNone);
-  plot->axisRect()->setMargins(QMargins(kLeftMargin, kTopMargin, kRightMargin, labels ? (compact ? 22 : 36) : 8));
+  plot->axisRect()->setMargins(QMargins(theme->scaled(kLeftMargin), theme->scaled(kTopMargin), theme->scaled(kRightMargin),
+                                        theme->scaled(labels ? (compact ? 22 : 36) : 8)));
 }
 
 }  // namespace
@@ -140,7 +141,6 @@ void fixMargins(QCustomPlot* plot, bool compact, bool labels) {
 LatencyPlot::LatencyPlot(const Theme* theme, bool compact, QWidget* parent)
     : Plot(theme, tr("Step latency"), parent), m_compact(compact) {
   dress();
-  fixMargins(m_plot, compact, compact);
   if (!compact) {
     m_plot->setInteractions(QCP::iRangeZoom | QCP::iRangeDrag);
     m_plot->axisRect()->setRangeZoom(Qt::Horizontal);
@@ -230,7 +230,7 @@ void LatencyPlot::redraw() {
   m_plot->clearPlottables();
   m_plot->clearItems();
   const Palette& c = m_theme->colors();
-  const Band band = bucketed(m_steps, m_plot->width() - kLeftMargin, m_axis);
+  const Band band = bucketed(m_steps, m_plot->width() - m_theme->scaled(kLeftMargin), m_axis);
   const bool empty = band.x.isEmpty();
   drawBand(m_plot, band.x, band.low, band.high, c.accent);
   QVector<double> x, medians;
@@ -253,7 +253,7 @@ void LatencyPlot::redraw() {
   sayEmpty(m_plot, m_theme, empty ? tr("Each step is drawn here while a model trains.") : QString());
   // On the screen the loss stands below and has the labels of the axis for both.
   const bool foot = m_compact || m_saving;
-  fixMargins(m_plot, m_compact && !m_saving, foot);
+  fixMargins(m_plot, m_theme, m_compact && !m_saving, foot);
   m_plot->xAxis->setTickLabels(foot && !empty);
   m_plot->xAxis->setLabel(!m_saving || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   if (empty) return;
@@ -292,7 +292,8 @@ void LatencyPlot::redraw() {
     reference(*value, Qt::DotLine, tr("first kernels, %1").arg(shortMilliseconds(*value)));
 
   // Swaps: each has its tick; those at one place share a name, which stands at the drop where there is room.
-  const double span = std::max(1e-9, m_plot->xAxis->range().size()), width = std::max(80, m_plot->width() - kLeftMargin - 16);
+  const double span = std::max(1e-9, m_plot->xAxis->range().size()),
+               width = std::max(80, m_plot->width() - m_theme->scaled(kLeftMargin) - 16);
   std::vector<std::pair<double, Label>> names;  // by what was won
   for (std::size_t i = 0; i < m_swaps.size();) {
     const double x = xOf(m_swaps[i]);
@@ -327,7 +328,7 @@ void LatencyPlot::redraw() {
   for (std::size_t i = 0; i < m_swaps.size();) {
     const double x = xOf(m_swaps[i]);
     std::size_t end = i + 1;
-    while (end < m_swaps.size() && (xOf(m_swaps[end]) - x) / span * width < kNumberWidth) ++end;
+    while (end < m_swaps.size() && (xOf(m_swaps[end]) - x) / span * width < m_theme->scaled(kNumberWidth)) ++end;
     auto* number = new QCPItemText(m_plot);
     number->setText(end - i > 1 ? QStringLiteral("%1–%2").arg(i + 1).arg(end) : QString::number(i + 1));
     number->setFont(m_theme->ui(9));
@@ -371,7 +372,6 @@ bool LatencyPlot::eventFilter(QObject* watched, QEvent* event) {
 
 LossPlot::LossPlot(const Theme* theme, bool compact, QWidget* parent) : Plot(theme, tr("Loss"), parent), m_compact(compact) {
   dress();
-  fixMargins(m_plot, compact, true);
   requestRedraw();
 }
 
@@ -440,6 +440,7 @@ PlotTable LossPlot::table() const {
 }
 
 void LossPlot::redraw() {
+  fixMargins(m_plot, m_theme, m_compact, true);
   m_plot->clearPlottables();
   m_plot->clearItems();
   const Palette& c = m_theme->colors();

@@ -41,24 +41,33 @@ void WrapLayout::setGeometry(const QRect& rect) {
 }
 
 int WrapLayout::arrange(const QRect& rect, bool apply) const {
+  const auto sizeOf = [&](const QLayoutItem* item) {
+    QSize size = item->sizeHint();
+    if (size.width() > rect.width()) {
+      size.setWidth(rect.width());
+      if (item->hasHeightForWidth()) size.setHeight(item->heightForWidth(rect.width()));
+    }
+    return size;
+  };
   int top = rect.top();
   for (std::size_t first = 0; first < m_items.size();) {
     std::size_t end = first;
-    int used = 0, height = 0;
+    int used = 0, height = 0, atRight = 0;
     for (; end < m_items.size(); ++end) {
       if (m_items[end]->isEmpty()) continue;
-      const QSize size = m_items[end]->sizeHint();
-      const int width = std::min(size.width(), rect.width());
-      if (used > 0 && used + spacing() + width > rect.width()) break;
-      used += (used > 0 ? spacing() : 0) + width;
+      const QSize size = sizeOf(m_items[end]);
+      if (used > 0 && used + spacing() + size.width() > rect.width()) break;
+      used += (used > 0 ? spacing() : 0) + size.width();
       height = std::max(height, size.height());
+      if (m_items[end]->alignment() & Qt::AlignRight) atRight += (atRight > 0 ? spacing() : 0) + size.width();
     }
-    int left = rect.left();
+    int left = rect.left(), right = rect.left() + rect.width() - atRight;
     for (; first < end; ++first) {
       if (m_items[first]->isEmpty()) continue;
-      const QSize size = m_items[first]->sizeHint().boundedTo({rect.width(), height});
-      if (apply) m_items[first]->setGeometry({left, top + (height - size.height()) / 2, size.width(), size.height()});
-      left += size.width() + spacing();
+      const QSize size = sizeOf(m_items[first]);
+      int& at = m_items[first]->alignment() & Qt::AlignRight ? right : left;
+      if (apply) m_items[first]->setGeometry({at, top + (height - size.height()) / 2, size.width(), size.height()});
+      at += size.width() + spacing();
     }
     top += height + (end < m_items.size() ? spacing() : 0);
   }

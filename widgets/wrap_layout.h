@@ -6,7 +6,7 @@
 namespace nf {
 
 // Items beside each other, each as wide as it wants to be, in as many rows as the width asks for. One that is wider than a row has the
-// row to itself and gives way.
+// row to itself and gives way. Those aligned to the right stand at the right end of their row.
 class WrapLayout : public QLayout {
  public:
   explicit WrapLayout(int spacing) { setSpacing(spacing); }

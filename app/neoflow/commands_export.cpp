@@ -217,9 +217,10 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       if (!computed) std::cerr << values.note << "\n";
     }
     const GradientsText gradients = gradientsText(loaded.notebook, *both->whole->differentiated, compiled);
-    done = write(folder / (stem + ".html"), notebookHtml(loaded.notebook, *both, passes.device,
-                                                         target ? intervalsText(measurementOf(registry, *target)) : std::string(),
-                                                         training, gradients, values));
+    done = write(folder / (stem + ".html"),
+                 notebookHtml(loaded.notebook, *both, passes.device,
+                              target ? intervalsText(measurementOf(registry, *target)) : std::string(), training, gradients, values,
+                              options.file == "-" ? fs::path() : fs::path(options.file).parent_path()));
   } else if (options.to == "json") {
     done = write(folder / (stem + ".json"), toJson(drawn()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (options.to == "dot" || options.to == "svg") {

@@ -72,13 +72,13 @@ std::string_view withoutEnd(std::string_view text) {
   return text;
 }
 
-std::string cellsOf(const CompiledNotebook& notebook, const ShownValues& values) {
+std::string cellsOf(const CompiledNotebook& notebook, const std::filesystem::path& folder, const ShownValues& values) {
   std::string out;
   for (std::size_t i = 0; i < notebook.cells.size(); ++i) {
     const CellInfo& cell = notebook.cells[i];
     std::string_view text = notebook.sources.text(cell.span);
     if (cell.kind == CellInfo::Kind::Markdown) {
-      out += markdownHtml(markdownOf(text));
+      out += markdownHtml(markdownOf(text), folder);
       continue;
     }
     if (text.starts_with("# %%"))
@@ -157,13 +157,13 @@ std::string gradientsOf(const Stages& stages, const GradientsText& gradients) {
 
 std::string notebookHtml(const CompiledNotebook& notebook, const NotebookStages& stages, const DeviceConstants& device,
                          const std::string& intervals, const std::string& training, const GradientsText& gradients,
-                         const ShownValues& values) {
+                         const ShownValues& values, const std::filesystem::path& folder) {
   std::string out = htmlHead(notebook.sources.at(notebook.notebook).name);
   out +=
       "<style>.cells h2{border:0;padding:0;margin-top:24px}pre .k{color:var(--accent);font-weight:400}pre "
       ".n{color:var(--good);font-weight:400}pre .c{color:var(--muted);font-weight:400}pre.values{background:none;border-left:2px "
       "solid var(--accent)}</style>\n";
-  out += "<section class=\"cells\">\n" + cellsOf(notebook, values) + "</section>\n";
+  out += "<section class=\"cells\">\n" + cellsOf(notebook, folder, values) + "</section>\n";
   if (!training.empty()) out += "<h2>The newest run</h2>\n" + training;
   return out + fusionOf(*stages.decided, device, intervals) + gradientsOf(*stages.whole, gradients) + htmlTail();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,9 +19,9 @@ struct ShownValues {
 
 // The notebook as one self-contained page: its cells, what each defines and shows; `training`, the sections of its newest run where there is one;
 // every fusion decision of what runs with its numbers and the constants it was made with, `intervals`: how far those may be off; the derived
-// gradients, `gradients`, and how many terms were proved.
+// gradients, `gradients`, and how many terms were proved; pictures whose names begin in `folder`.
 std::string notebookHtml(const CompiledNotebook& notebook, const NotebookStages& stages, const DeviceConstants& device,
                          const std::string& intervals, const std::string& training, const GradientsText& gradients,
-                         const ShownValues& values);
+                         const ShownValues& values, const std::filesystem::path& folder);
 
 }  // namespace nf

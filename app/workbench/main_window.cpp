@@ -166,8 +166,11 @@ QWidget* MainWindow::makeToolbar() {
   auto* left = new QHBoxLayout;
   left->setSpacing(8);
   m_name = new ElidedLabel("title", Qt::ElideMiddle);
-  m_state = label({}, "muted");
-  m_state->setFont(m_theme->ui(12));
+  auto* state = new ElidedLabel("muted");
+  state->setFont(m_theme->ui(12));
+  state->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
+  state->setLeast(34);
+  m_state = state;
   // The name gives way to the buttons: what stops a run is in sight on every page and at every size.
   m_name->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
   m_name->setLeast(72);

@@ -37,6 +37,7 @@ using protocol::CellStatus;
 void MainWindow::connectTab(Tab* tab) {
   Workspace* w = tab->workspace.get();
   connect(w, &Workspace::opened, this, [this, tab, w] {
+    tab->notebook->setFolder(w->folder());
     tab->notebook->setDocument(&w->document());
     tab->inspected.clear();
     tab->tuned = {};
@@ -57,6 +58,7 @@ void MainWindow::connectTab(Tab* tab) {
     refreshOutline();
     refreshMessages();
   });
+  connect(w, &Workspace::moved, this, [tab, w] { tab->notebook->setFolder(w->folder()); });
   connect(w, &Workspace::documentEdited, this, [this, tab] {
     tab->discard = false;
     tab->notebook->setOutdated();

@@ -145,6 +145,8 @@ void Workspace::attachDocument() {
   };
 }
 
+QString Workspace::folder() const { return m_path.isEmpty() ? QString() : QFileInfo(m_path).absolutePath(); }
+
 void Workspace::install(std::unique_ptr<Document> document, const QString& path) {
   document->setReadOnly(!m_holder.isEmpty());
   m_document = std::move(document);
@@ -337,6 +339,7 @@ Result<Unit> Workspace::save(const QString& path, bool overwrite) {
   watch();
   setOnDisk(OnDisk::Same);
   if (moved) {
+    Q_EMIT this->moved();
     sendDocument();  // data files are found beside the notebook
     carryRuns(before + kRuns, first);
   }

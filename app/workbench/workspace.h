@@ -32,6 +32,7 @@ class Workspace : public QObject {
   // ---- the file
   Document& document() { return *m_document; }
   QString path() const { return m_path; }
+  QString folder() const;  // of path(); empty: it has none
   QString name() const;
   // Its runs are in place() + ".out": its path, or, while it has none, one in the window's folder of journals; empty: nowhere.
   QString place();
@@ -152,6 +153,7 @@ class Workspace : public QObject {
   void documentEdited();
   void editRefused();  // the document is read-only
   void modifiedChanged();
+  void moved();        // it has another path()
   void readAgain();    // the file changed outside and nothing was unsaved
   void diskChanged();  // onDisk()
   void lockChanged();  // holder()

@@ -311,6 +311,20 @@ TEST_F(CommandLine, APageHasWhatCellsShow) {
   EXPECT_THAT(run("export net.nf page.d --to dot --values").err, HasSubstr("--values is of a page: it goes with --to html."));
 }
 
+// A page that is read elsewhere has the pictures that stand beside its notebook.
+TEST_F(CommandLine, AReportHasThePicturesOfItsNotebook) {
+  std::filesystem::create_directory(m_folder.path("nb"));
+  file("nb/a b.png", "\x89PNG\r\n\x1a\n");
+  file("nb/net.nf", std::string("# %% [markdown]\n# ![x](a%20b.png) ![y](none.png) ![z](/dev/zero)\n\n# %%\n") + kNet);
+  const Outcome o = run("export nb/net.nf some.d --to html");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::stringstream page;
+  page << std::ifstream(m_folder.path("some.d/net.html")).rdbuf();
+  EXPECT_THAT(page.str(), HasSubstr("<img src=\"data:image/png;base64,iVBORw0KGgo=\" alt=\"x\" />"));
+  EXPECT_THAT(page.str(), HasSubstr("<img src=\"none.png\""));
+  EXPECT_THAT(page.str(), HasSubstr("<img src=\"/dev/zero\""));
+}
+
 TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {
   file("net.nf", kNet);
   for (const char* to : {"html", "json", "llvm"}) {

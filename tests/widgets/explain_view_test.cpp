@@ -4,9 +4,11 @@
 
 #include <QComboBox>
 #include <QCoreApplication>
+#include <QHeaderView>
 #include <QLabel>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QTableView>
 #include <QTableWidget>
 #include <QTest>
@@ -248,6 +250,35 @@ TEST_F(Explain, LookingAtTheGraphAsATableChoosesNothing) {
   const QTableWidgetItem* first = view.nodes()->item(0, 0);
   QTest::mouseClick(view.nodes()->viewport(), Qt::LeftButton, {}, view.nodes()->visualItemRect(first).center());
   EXPECT_EQ(view.graph()->chosen(), first->data(Qt::UserRole).toString());
+}
+
+// Columns take what they say, and the names have the rest: nothing is cut where there is room for all of it.
+TEST_F(Explain, NamesOfDecisionsAreWholeInAWideTable) {
+  FusionReport report = capsule::fusion(1);
+  report.decisions[0].producer = "V.Logit.0.sum", report.decisions[0].consumer = "V.Logit.0.sum_steps";
+  view.resize(1600, 900);
+  view.show();
+  view.setFusion(report);
+  const QTableView* table = view.table();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return table->viewport()->width() > 1000; }));
+  const auto fits = [&] {
+    for (int row = 0; row < table->model()->rowCount(); ++row)
+      for (int c = 0; c < FusionModel::kColumns; ++c)
+        if (QFontMetrics(c == FusionModel::kCategory || c == FusionModel::kState ? theme.ui(12) : theme.mono(12))
+                    .horizontalAdvance(table->model()->index(row, c).data().toString()) +
+                16 + (c == FusionModel::kState ? 22 : 0) >
+            table->columnWidth(c))
+          return false;
+    return true;
+  };
+  EXPECT_TRUE(QTest::qWaitFor(fits));
+  EXPECT_EQ(table->horizontalScrollBar()->maximum(), 0);
+  // What somebody has made wider stays so.
+  QHeaderView* header = table->horizontalHeader();
+  header->resizeSection(FusionModel::kMeasured, 230);
+  report.revision = 2;
+  view.setFusion(report);
+  EXPECT_EQ(table->columnWidth(FusionModel::kMeasured), 230);
 }
 
 // An operator that several kernels compute is a decision's end in each of them; what was measured holds while it is decided alike.

@@ -13,6 +13,7 @@
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/view_fixtures.h"
 #include "widgets/explain_view.h"
+#include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
 #include "widgets/stage_slider.h"
 
@@ -394,6 +395,82 @@ TEST_F(Widgets, LabelsOfStagesNeverMeet) {
       EXPECT_LT(labels[i - 1].right() + 6, labels[i].left()) << width << ", " << i;
     }
   }
+}
+
+// What a stage did is said whole at every width: on further lines where one is too short.
+TEST_F(Widgets, NothingThatAStageSaysIsCut) {
+  const std::vector<StageSummary> stages{{"source", 51, "51 operators"},
+                                         {"differentiated", 84, "added 33"},
+                                         {"transformed", 84, "84 operators"},
+                                         {"partitioned", 82, "82 in 82 kernels, 2 outside the step"},
+                                         {"fused", 99, "82 in 16 kernels, 17 computed again, 2 outside the step"}};
+  StageSlider slider(&theme);
+  slider.setStages(stages);
+  slider.show();
+  const QFontMetricsF metrics(theme.ui(12));
+  for (int width = 700; width < 1900; width += 37) {
+    slider.resize(width, slider.height());
+    const auto labels = slider.labels();
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const QString note = QString::fromStdString(stages[i].note);
+      EXPECT_TRUE(QRectF(slider.rect()).contains(labels[i])) << width << ", " << i;
+      const double name = metrics.height(), beside = metrics.horizontalAdvance(QString::fromStdString(stages[i].stage));
+      const QRectF lines = metrics.boundingRect(QRectF(0, 0, labels[i].width(), 1000), Qt::TextWordWrap, note);
+      EXPECT_TRUE(labels[i].width() > beside + metrics.horizontalAdvance(note) ||
+                  (lines.width() <= labels[i].width() && labels[i].height() >= name + lines.height()))
+          << width << ", " << i;
+    }
+  }
+}
+
+// A name that is too long for its box goes on below, where the box is high enough.
+TEST_F(Widgets, ALongNameOfANodeHasASecondLine) {
+  const QFontMetrics metrics(theme.ui(12));
+  const auto lines = [&](const QString& name, int width, bool room) {
+    return nameLines(metrics, name, width, width, room,
+                     [&](const QString& text, int wide) { return metrics.elidedText(text, Qt::ElideMiddle, wide); })
+        .join('|')
+        .toStdString();
+  };
+  const int width = metrics.horizontalAdvance("dC.F1.clip");
+  EXPECT_EQ(lines("dC.F1", width, true), "dC.F1");
+  EXPECT_EQ(lines("dC.F1 + db1", width, true), "dC.F1 +|db1");
+  EXPECT_EQ(lines("dC.F1.clipped", width, true), "dC.F1|.clipped");
+  EXPECT_NE(lines("dC.F1.clipped", width, false), "dC.F1.clipped");
+  EXPECT_EQ(lines("dC.F1.clipped", width, false).find('|'), std::string::npos);
+  EXPECT_EQ(lines("encoder.of_words.and_more_of_them", width, true).substr(0, 8), "encoder|");
+}
+
+// An edge of the sheet that was seen is seen of the next plan, too.
+TEST_F(Widgets, TheFirstRowStaysInSightThroughPlans) {
+  int common = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    GraphPage fused = randomGraph(seed, 40);
+    for (int i = 0; i < 40; i += 4) {
+      GraphGroup group;
+      group.id = "G" + std::to_string(i);
+      for (int k = i; k < i + 4; ++k)
+        if (fused.nodes[static_cast<std::size_t>(k)].kind == NodeKind::Operator)
+          group.nodes.push_back(fused.nodes[static_cast<std::size_t>(k)].id);
+      if (!group.nodes.empty()) fused.groups.push_back(group);
+    }
+    GraphPage split = fused;
+    split.groups.resize(split.groups.size() / 2);
+    for (const bool moved : {false, true}) {
+      GraphView view(&theme, &selection);
+      view.resize(700, 300);
+      view.show();
+      view.setGraph(fused);
+      if (moved) view.zoomBy(1.05);
+      const auto top = [&] { return view.toWidget(view.layoutOf().bounds.topLeft()).y(); };
+      if (top() < 0) continue;
+      ++common;
+      view.setGraph(split);
+      EXPECT_GE(top(), 0) << moved;
+    }
+  }
+  EXPECT_GT(common, 20);
 }
 
 TEST_F(Widgets, AGraphThatDoesNotFitBeginsWithItsFirstOperator) {

@@ -40,6 +40,23 @@ struct Notebook : Widgets {
   void analyse() { view.setAnalysis(capsule::analysis(document.text(), document.revision())); }
 };
 
+// What nobody sees is set anew when it is shown, once for all that has changed meanwhile.
+TEST_F(Notebook, AHiddenNotebookTakesAThemeWhenItIsShown) {
+  const auto size = [&] { return cell(1)->editor()->font().pixelSize(); };
+  const int before = size();
+  view.hide();
+  theme.setTextScale(1.5);
+  theme.setMode(Theme::Mode::Dark);
+  EXPECT_EQ(size(), before);
+  view.show();
+  EXPECT_EQ(size(), qRound(before * 1.5));
+  const QImage page = view.viewport()->grab().toImage();
+  EXPECT_EQ(page.pixelColor(page.width() - 4, page.height() - 4), theme.colors().page);
+  theme.setTextScale(1);
+  EXPECT_EQ(size(), before) << "in sight at once";
+  theme.setMode(Theme::Mode::Light);
+}
+
 // The next answer has another time and the same figures: no cell is laid out for it.
 TEST_F(Notebook, AnAnswerThatOnlyTookAnotherTimeLaysOutNothing) {
   Analysis analysis = capsule::analysis(document.text(), document.revision());

@@ -419,6 +419,21 @@ TEST_F(Widgets, APictureAmongWordsTakesItsOwnRoom) {
   }
 }
 
+// Its name begins in the folder of the notebook, wherever the process runs.
+TEST_F(Widgets, APictureIsFoundBesideItsNotebook) {
+  const QTemporaryDir folder, other;
+  QImage picture(60, 400, QImage::Format_RGB32);
+  picture.fill(Qt::red);
+  ASSERT_TRUE(QDir(folder.path()).mkdir("pictures") && picture.save(folder.filePath("pictures/a b.png")));
+  MarkdownView view(&theme);
+  view.setMarkdown("![x](pictures/a%20b.png)");
+  EXPECT_LT(view.heightForWidth(800), 100) << "a notebook without a file has no folder";
+  view.setFolder(folder.path());
+  EXPECT_GT(view.heightForWidth(800), 400);
+  view.setFolder(other.path());
+  EXPECT_LT(view.heightForWidth(800), 100);
+}
+
 // Neither of these ever ends, and a notebook may come from anywhere.
 TEST_F(Widgets, APictureIsReadFromAFileAlone) {
   const QTemporaryDir folder;
@@ -466,6 +481,50 @@ TEST_F(Widgets, MessagesStandUnderOneAnother) {
   EXPECT_TRUE(counted);
   for (const char* gone : {"c", "b", "a", "open"}) bar.dismiss(gone);
   EXPECT_TRUE(bar.isHidden());
+}
+
+// Who presses twice answers one of them.
+TEST_F(Widgets, AMessageThatIsAnsweredMovesNoOtherUnderThePointer) {
+  QWidget window;
+  auto* layout = new QVBoxLayout(&window);
+  auto* bar = new MessageBar(&theme);
+  layout->addWidget(bar);
+  layout->addStretch(1);
+  window.resize(700, 400);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+  QStringList told;
+  QObject::connect(bar, &MessageBar::answered, [&](const QString& key, int) { told << key; });
+  bar->ask("c", "The third.", {"Do it"});
+  bar->ask("b", "The second.", {"Do it"});
+  bar->ask("a", "The first.", {"Do it"});
+  const auto buttonOf = [&](int i) {
+    std::vector<QPushButton*> all;
+    for (QPushButton* b : bar->findChildren<QPushButton*>())
+      if (b->isVisible()) all.push_back(b);
+    std::sort(all.begin(), all.end(), [](const QPushButton* x, const QPushButton* y) {
+      return x->mapToGlobal(QPoint()).y() < y->mapToGlobal(QPoint()).y();
+    });
+    return i < static_cast<int>(all.size()) ? all[static_cast<std::size_t>(i)] : nullptr;
+  };
+  ASSERT_TRUE(QTest::qWaitFor([&] { return buttonOf(2) && buttonOf(1)->mapTo(&window, QPoint()).y() > 40; }));
+  const QPoint second = buttonOf(1)->mapTo(&window, buttonOf(1)->rect().center());
+  QTest::mouseMove(buttonOf(0));
+  const QPoint first = buttonOf(0)->mapTo(&window, buttonOf(0)->rect().center());
+  for (int i = 0; i < 2; ++i)
+    if (QWidget* under = window.childAt(first)) QTest::mouseClick(under, Qt::LeftButton), QCoreApplication::processEvents();
+  EXPECT_EQ(told, QStringList{"a"});
+  EXPECT_EQ(bar->shown(), QStringList({"b", "c"}));
+  EXPECT_EQ(buttonOf(0)->mapTo(&window, buttonOf(0)->rect().center()), second);
+  // Where the pointer has gone the rest closes up.
+  QTest::mouseMove(&window, QPoint(350, 390));
+  EXPECT_TRUE(QTest::qWaitFor([&] { return buttonOf(0)->mapTo(&window, QPoint()).y() < second.y() - 20; }));
+  // A new one takes the place of the one before.
+  QTest::mouseMove(buttonOf(0));
+  QTest::mouseClick(buttonOf(0), Qt::LeftButton);
+  bar->ask("d", "The fourth.", {"Do it"});
+  EXPECT_EQ(bar->shown(), QStringList({"d", "c"}));
+  EXPECT_TRUE(QTest::qWaitFor([&] { return buttonOf(1) && buttonOf(1)->mapTo(&window, QPoint()).y() < second.y() + 20; }));
 }
 
 }  // namespace

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A window of 1024 x 700: nothing is cut at its edges.
+#include <qcustomplot.h>
+
 #include <QAbstractButton>
 #include <QComboBox>
 #include <QLabel>
+#include <QScrollBar>
 #include <QStackedWidget>
 
 #include "tests/workbench/selected.h"
 #include "widgets/basic.h"
 #include "widgets/elided_combo.h"
+#include "widgets/message_bar.h"
+#include "widgets/plots.h"
 #include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
 
 namespace nf {
 namespace {
@@ -35,6 +41,71 @@ struct NarrowWindow : Selected {
     return out;
   }
 };
+
+// Words that have not the room that they take, and buttons without their word.
+QStringList clipped(const QWidget* page) {
+  QStringList out;
+  for (const QWidget* w : page->findChildren<QWidget*>()) {
+    if (!w->isVisible()) continue;
+    const auto* words = qobject_cast<const QLabel*>(w);
+    const auto* button = qobject_cast<const QAbstractButton*>(w);
+    const bool elides = qobject_cast<const ElidedLabel*>(w);
+    bool cut = false;
+    if (words && !words->text().isEmpty()) {
+      const int wide = w->hasHeightForWidth() ? w->minimumSizeHint().width() : w->sizeHint().width();
+      const int high = w->hasHeightForWidth() ? w->heightForWidth(w->width()) : w->sizeHint().height();
+      cut = (!elides && w->width() < wide) || w->height() < high;
+    } else if (button && !button->text().isEmpty()) {
+      cut = w->width() < w->sizeHint().width() || w->height() < w->sizeHint().height();
+    } else if (qobject_cast<const TabRow*>(w)) {
+      cut = w->height() < w->heightForWidth(w->width());
+    }
+    if (cut)
+      out << QStringLiteral("%1 \"%2\": %3 x %4")
+                 .arg(QString::fromLatin1(w->metaObject()->className()), words    ? words->text()
+                                                                         : button ? button->text()
+                                                                                  : w->accessibleName())
+                 .arg(w->width())
+                 .arg(w->height());
+  }
+  return out;
+}
+
+// All that is read in a notebook grows; none of it leaves its column.
+TEST_F(NarrowWindow, LargerTextIsThatOfEveryPanelAndStaysInItsColumn) {
+  std::string text = capsule::kText;
+  text.insert(text.find("# %%\nloss"), "# %%\nZ[i] = nowhere[i]\n\n");
+  write(text);
+  openChecked();
+  run(4);
+  ASSERT_TRUE(wait([&] { return cell(4)->train() && !cell(4)->train()->running() && cell(4)->train()->plot()->steps() == 100; }));
+  cell(3)->showResult(3);
+  const QWidget* page = window->notebook()->viewport();
+  const auto smaller = [&](int px) {
+    QStringList out;
+    for (const QWidget* w : page->findChildren<QWidget*>()) {
+      const auto* words = qobject_cast<const QLabel*>(w);
+      const auto* button = qobject_cast<const QAbstractButton*>(w);
+      const QString text = words ? words->text() : button ? button->text() : QString();
+      if (w->isVisible() && !text.isEmpty() && w->font().pixelSize() < px) out << text;
+    }
+    return out;
+  };
+  for (int step = 0; step <= 4; ++step) {
+    if (step > 0) QTest::keyClick(window->notebook(), Qt::Key_Plus, Qt::ControlModifier);
+    const QStringList small = smaller(qRound(12 * window->textScale()));
+    EXPECT_TRUE(small.isEmpty()) << step << ": " << small.join('\n').toStdString();
+    EXPECT_EQ(cell(4)->train()->plot()->plot()->xAxis->tickLabelFont().pixelSize(), qRound(11 * window->textScale())) << step;
+    for (const QSize size : {QSize(1600, 1000), QSize(1024, 700)}) {
+      window->resize(size);
+      EXPECT_TRUE(wait([&] {
+        return window->size() == size && window->notebook()->horizontalScrollBar()->maximum() == 0 && cut().isEmpty() &&
+               clipped(page).isEmpty();
+      })) << step
+          << " " << size.width() << ": " << (cut() + clipped(page)).join('\n').toStdString();
+    }
+  }
+}
 
 TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
   const std::string name = "encoder_attention_query_projected";
@@ -68,6 +139,28 @@ TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
   window->resize(1600, 1000);
   EXPECT_TRUE(wait([&] { return choice->x() > tabs->geometry().right(); }));
   EXPECT_LT(choice->y(), tabs->geometry().bottom());
+}
+
+// What is said about a notebook and its engine has the room that there is.
+TEST_F(NarrowWindow, NothingThatIsSaidMakesTheWindowWider) {
+  openNarrow("# %%\nlet N = 8\n");
+  const auto keepsItsSize = [&] {
+    QCoreApplication::processEvents();
+    return window->minimumSizeHint().width() <= 1024 && window->size() == QSize(1024, 700);
+  };
+  window->action("file.new")->trigger();
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  QLabel* state = nullptr;
+  for (QLabel* l : window->findChildren<QLabel*>())
+    if (l->text() == "not saved yet") state = l;
+  ASSERT_TRUE(state);
+  EXPECT_TRUE(keepsItsSize()) << window->minimumSizeHint().width();
+  for (const char* words : {"read-only", "changed on disk", "cannot be written", "deleted on disk"}) {
+    state->setText(words);
+    EXPECT_TRUE(keepsItsSize()) << words << window->minimumSizeHint().width();
+  }
+  window->findChild<MessageBar*>()->ask("long", QString(400, QLatin1Char('x')) + " cannot be written.", {"Save as", "Leave it"});
+  EXPECT_TRUE(keepsItsSize()) << window->minimumSizeHint().width();
 }
 
 TEST_F(NarrowWindow, ALongNameOfANotebookGivesWay) {

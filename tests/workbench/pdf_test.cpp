@@ -109,6 +109,20 @@ TEST_F(OnPaper, TheWindowIsAsItWas) {
   EXPECT_EQ(document().text(), kNotebook);
 }
 
+// A sheet has one width, whatever the window has, and holds as much at every size of the letters.
+TEST_F(OnPaper, FromAWindowOfAnotherSizeItIsTheSame) {
+  openOnPaper();
+  const PdfMarks usual = exported();
+  const int width = window->notebook()->viewport()->width();
+  window->resize(1024, 700);
+  ASSERT_TRUE(wait([&] { return window->notebook()->viewport()->width() < width; }));
+  const PdfMarks narrow = exported();
+  ASSERT_EQ(narrow.pages.size(), usual.pages.size());
+  ASSERT_EQ(narrow.marks.size(), usual.marks.size());
+  for (std::size_t i = 0; i < usual.marks.size(); ++i) ASSERT_EQ(narrow.marks[i].place(), usual.marks[i].place()) << i;
+  EXPECT_EQ(window->notebook()->horizontalScrollBar()->maximum(), 0);
+}
+
 // Nobody has laid it out there for what is on the screen.
 TEST_F(OnPaper, FromAnotherPageItIsTheSame) {
   openOnPaper();

@@ -76,8 +76,10 @@ TEST_F(Placed, WhatAFunctionMakesIsSelectedByItsName) {
 
 TEST_F(Placed, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
   openWith(
-      "# %%\ninput X[4, 5, 2] = normal(0, 1)\nparam U[3, 2] = normal(0, 1)\nparam V[3, 3] = normal(0, 0.1)\nh[n: 4, i: 3] = 0\ng[n: 4] = 0\n"
-      "for s in 0..5 {\n  z[n, i] = sum[k] U[i, k]*X[n, s, k]\n  h[n, i] = tanh(z[n, i] + sum[j] V[i, j]*h[n, j])\n  g[n] = g[n] + z[n, 0]\n}\n"
+      "# %%\ninput X[4, 5, 2] = normal(0, 1)\nparam U[3, 2] = normal(0, 1)\nparam V[3, 3] = normal(0, 0.1)\nh[n: 4, i: 3] = "
+      "0\ng[n: 4] = 0\n"
+      "for s in 0..5 {\n  z[n, i] = sum[k] U[i, k]*X[n, s, k]\n  h[n, i] = tanh(z[n, i] + sum[j] V[i, j]*h[n, j])\n  g[n] = g[n] + "
+      "z[n, 0]\n}\n"
       "loss L = mean[n, i] h[n, i]^2\n");
   window->notebook()->activate(cell(0)->id(), true);
   ExpressionEditor* editor = cell(0)->editor();
