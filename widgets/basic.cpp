@@ -3,6 +3,7 @@
 
 #include <QGraphicsOpacityEffect>
 #include <QHBoxLayout>
+#include <QHeaderView>
 #include <QHelpEvent>
 #include <QKeyEvent>
 #include <QLocale>
@@ -13,6 +14,7 @@
 #include <QScrollBar>
 #include <QStyle>
 #include <QStyleOptionToolButton>
+#include <QTableView>
 #include <QToolTip>
 #include <QWheelEvent>
 #include <algorithm>
@@ -193,6 +195,12 @@ void setMono(QWidget* widget, const Theme* theme, int px, int weight) {
   const auto dress = [=] { widget->setFont(theme->mono(px, weight)); };
   QObject::connect(theme, &Theme::changed, widget, dress);
   dress();
+}
+
+void setTableMono(QTableView* table, const Theme* theme, int px) {
+  setMono(table, theme, px);
+  for (QHeaderView* header : {table->horizontalHeader(), table->verticalHeader()})
+    for (QWidget* part : {static_cast<QWidget*>(header), header->viewport()}) setUi(part, theme, 13);
 }
 
 MessageStrip::MessageStrip(const Theme* theme, bool error, const QString& text, QWidget* parent)

@@ -17,6 +17,7 @@ class QBoxLayout;
 class QHBoxLayout;
 class QScrollArea;
 class QScrollBar;
+class QTableView;
 
 // The small parts that every panel is made of.
 namespace nf {
@@ -69,6 +70,8 @@ QFrame* line(QWidget* parent = nullptr);
 // In a face of the theme, now and at every other size that its letters get: below a style sheet no widget has that of what it stands in.
 void setUi(QWidget* widget, const Theme* theme, int px, int weight = QFont::Normal);
 void setMono(QWidget* widget, const Theme* theme, int px, int weight = QFont::Normal);
+// The same of a table and what heads its rows and columns, which is drawn in the font of the ground that it stands on.
+void setTableMono(QTableView* table, const Theme* theme, int px);
 
 // What is wrong, or doubtful, with what stands above it: a 3 px bar, the mark, the words, buttons that mend it.
 class MessageStrip : public QWidget {

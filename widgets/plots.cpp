@@ -427,7 +427,7 @@ void Plot::showTable(bool table) {
     m_table->setTabKeyNavigation(false);
     m_table->setAccessibleName(tr("%1 as a table").arg(m_name));
     m_table->setModel(new QStandardItemModel(m_table));
-    setMono(m_table, m_theme, 12);
+    setTableMono(m_table, m_theme, 12);
     m_table->setEditTriggers(QAbstractItemView::NoEditTriggers);
     m_table->verticalHeader()->hide();
     m_table->verticalHeader()->setDefaultSectionSize(25);

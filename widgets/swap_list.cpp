@@ -5,6 +5,7 @@
 #include <QTableWidget>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
@@ -14,8 +15,8 @@ namespace {
 
 enum Column { kStep, kKernel, kBefore, kAfter, kChange, kColumns };
 constexpr int kRow = 25, kMostRows = 6;
-constexpr int kNarrow = 520;       // pixels; below it figures take what they need, above it their columns stay where they are
-constexpr int kLeastKernel = 150;  // what a kernel's name is left with before the old time goes
+constexpr int kNarrow = 520;  // pixels; below it figures take what they need, above it their columns stay where they are
+constexpr int kLeastKernel = 150, kLeastOfAll = 90;  // what a kernel's name is left with before the old time goes, and the new one
 constexpr int kUsual[kColumns] = {76, 0, 84, 84, 76};
 
 }  // namespace
@@ -50,14 +51,13 @@ SwapList::SwapList(const Theme* theme, QWidget* parent)
   };
   connect(m_table, &QTableWidget::cellClicked, this, choose);
   connect(m_table, &QTableWidget::activated, this, [choose](const QModelIndex& index) { choose(index.row()); });
+  setTableMono(m_table, theme, 12);
   clear();
   connect(theme, &Theme::changed, this, &SwapList::dress);
   dress();
 }
 
 void SwapList::dress() {
-  m_table->setFont(m_theme->mono(12));
-  for (QHeaderView* header : {m_table->horizontalHeader(), m_table->verticalHeader()}) header->setFont(m_theme->ui());
   m_table->horizontalHeader()->setFixedHeight(m_theme->scaled(kRow));
   m_table->verticalHeader()->setDefaultSectionSize(m_theme->scaled(kRow));
   const QFontMetrics metrics(m_table->font());
@@ -134,20 +134,26 @@ void SwapList::resizeEvent(QResizeEvent* event) {
   fitColumns();
 }
 
-// The name is what a row is about: it has what the figures leave, and where that is too little the old time stands in the tooltip alone.
+// The name is what a row is about: it has what the figures leave, and where that is too little the old time stands in the tooltip alone,
+// and then the new one.
 void SwapList::fitColumns() {
   constexpr int kPadding = 18;
   const int narrow = m_theme->scaled(kNarrow);
   const QFontMetrics head(m_table->horizontalHeader()->font());
-  int left = width() - m_table->verticalHeader()->sizeHint().width();
+  int left = width() - m_table->verticalHeader()->sizeHint().width(), pixels[kColumns] = {};
   for (const int c : {kStep, kBefore, kAfter, kChange}) {
     const int text =
         std::max(m_widest[static_cast<std::size_t>(c)], head.horizontalAdvance(m_table->horizontalHeaderItem(c)->text()));
-    const int pixels = width() < narrow ? text + kPadding : std::max(text + kPadding, m_theme->scaled(kUsual[c]));
-    m_table->setColumnWidth(c, pixels);
-    left -= pixels;
+    pixels[c] = width() < narrow ? text + kPadding : std::max(text + kPadding, m_theme->scaled(kUsual[c]));
+    left -= pixels[c];
   }
-  m_table->setColumnHidden(kBefore, width() < narrow && left < m_theme->scaled(kLeastKernel));
+  for (const auto& [c, least] : {std::pair(kBefore, kLeastKernel), std::pair(kAfter, kLeastOfAll)}) {
+    const bool hidden = width() < narrow && left < m_theme->scaled(least);
+    m_table->setColumnHidden(c, hidden);
+    if (hidden) left += pixels[c];
+  }
+  for (const int c : {kStep, kBefore, kAfter, kChange})
+    if (!m_table->isColumnHidden(c)) m_table->setColumnWidth(c, pixels[c]);
 }
 
 void SwapList::setOnPaper(bool onPaper) {

@@ -215,7 +215,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   m_stack->addWidget(pictures);
   m_table->setTabKeyNavigation(false);
   m_table->setModel(m_model);
-  setMono(m_table, theme, 12);
+  setTableMono(m_table, theme, 12);
   m_table->setShowGrid(true);
   m_stack->addWidget(m_table);
   layout->addWidget(m_stack);

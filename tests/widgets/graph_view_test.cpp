@@ -446,8 +446,8 @@ TEST_F(Widgets, TheFirstRowStaysInSightThroughPlans) {
   int common = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    GraphPage fused = randomGraph(seed, 40);
-    for (int i = 0; i < 40; i += 4) {
+    GraphPage fused = randomGraph(seed, 60);
+    for (int i = 0; i < 60; i += 4) {
       GraphGroup group;
       group.id = "G" + std::to_string(i);
       for (int k = i; k < i + 4; ++k)

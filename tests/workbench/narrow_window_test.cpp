@@ -4,15 +4,18 @@
 
 #include <QAbstractButton>
 #include <QComboBox>
+#include <QHeaderView>
 #include <QLabel>
 #include <QScrollBar>
 #include <QStackedWidget>
+#include <QTableWidget>
 
 #include "tests/workbench/selected.h"
 #include "widgets/basic.h"
 #include "widgets/elided_combo.h"
 #include "widgets/message_bar.h"
 #include "widgets/plots.h"
+#include "widgets/swap_list.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 
@@ -96,10 +99,13 @@ TEST_F(NarrowWindow, LargerTextIsThatOfEveryPanelAndStaysInItsColumn) {
     const QStringList small = smaller(qRound(12 * window->textScale()));
     EXPECT_TRUE(small.isEmpty()) << step << ": " << small.join('\n').toStdString();
     EXPECT_EQ(cell(4)->train()->plot()->plot()->xAxis->tickLabelFont().pixelSize(), qRound(11 * window->textScale())) << step;
+    const QTableWidget* swaps = cell(4)->train()->swaps()->table();
+    EXPECT_EQ(swaps->horizontalHeader()->viewport()->font().pixelSize(), qRound(13 * window->textScale())) << step;
+    const auto fits = [&] { return swaps->horizontalHeader()->length() <= swaps->viewport()->width(); };
     for (const QSize size : {QSize(1600, 1000), QSize(1024, 700)}) {
       window->resize(size);
       EXPECT_TRUE(wait([&] {
-        return window->size() == size && window->notebook()->horizontalScrollBar()->maximum() == 0 && cut().isEmpty() &&
+        return window->size() == size && window->notebook()->horizontalScrollBar()->maximum() == 0 && fits() && cut().isEmpty() &&
                clipped(page).isEmpty();
       })) << step
           << " " << size.width() << ": " << (cut() + clipped(page)).join('\n').toStdString();
