@@ -474,6 +474,7 @@ void KernelView::showText() {
     m_code->setReadOnly(false);
     m_code->setText(text);
     m_code->setReadOnly(true);
+    m_code->SendScintilla(QsciScintilla::SCI_SETXOFFSET, 0);
   }
   m_code->recolor();
   m_code->setMarginWidth(0, QStringLiteral("0") + QString::number(std::max(100, m_code->lines())));

@@ -172,6 +172,7 @@ class LossPlot : public Plot {
   int points() const { return static_cast<int>(m_steps.size()); }
   int evaluations() const { return static_cast<int>(m_evals.size()); }
   std::optional<double> newest() const;  // of the newest step, which is named where the line ends; nothing without one
+  const protocol::EvalEvent* newestEval() const { return m_evals.empty() ? nullptr : &m_evals.back(); }
   PlotTable table() const override;
 
  protected:

@@ -440,6 +440,7 @@ void TrainStrip::followLatency() {
 
 void TrainStrip::followLoss() {
   if (const auto loss = m_lossPlot->newest()) sayLoss(*loss);
+  followEval();
 }
 
 void TrainStrip::sayLoss(double loss) {
@@ -479,13 +480,24 @@ void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
 
 void TrainStrip::addEval(const protocol::EvalEvent& eval) {
   m_lossPlot->addEval(eval);
-  if (const auto values = valuesOf(eval); !values.empty())
-    m_eval->setText((eval.of_inputs ? tr("on the inputs: %1") : tr("held out %1")).arg(evalText(values, eval.averaged)));
-  else if (eval.loss) m_eval->setText(tr("held-out loss %1").arg(significant(*eval.loss, 4)));
+  if (!m_lossPlot->isVisible()) followEval();
+}
+
+// As the plot has it. Where a run was stopped between two evaluations the last one is of the weights of its step, not of those that were kept.
+void TrainStrip::followEval() {
+  const protocol::EvalEvent* const eval = m_lossPlot->newestEval();
+  if (!eval) return;
+  QString text;
+  if (const auto values = valuesOf(*eval); !values.empty())
+    text = (eval->of_inputs ? tr("on the inputs: %1") : tr("held out %1")).arg(evalText(values, eval->averaged));
+  else if (eval->loss) text = tr("held-out loss %1").arg(significant(*eval->loss, 4));
+  if (text.isEmpty()) return;
+  m_eval->setText(!m_running && eval->step < m_steps ? tr("%1 at step %2").arg(text, grouped(eval->step)) : text);
 }
 
 void TrainStrip::setDone(const protocol::DoneEvent& done) {
   m_end = done.stopped ? End::Cut : End::Whole;
+  m_steps = done.steps;
   setRunning(false);
   m_title->setText(done.stopped ? tr("Stopped") : tr("Trained"));
   const QString steps = grouped(done.steps), seconds = secondsText(done.seconds);
@@ -518,6 +530,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   sayNoSwaps(true);
   showPeer();
   if (done.loss) m_loss->setText(tr("loss %1").arg(significant(*done.loss, 4)));
+  followEval();
   if (done.accuracy && m_eval->text().isEmpty()) m_eval->setText(tr("held out %1").arg(evalText({{"accuracy", *done.accuracy}})));
 }
 

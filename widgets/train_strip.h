@@ -111,6 +111,7 @@ class TrainStrip : public QWidget {
   void showNewest();
   void followLatency();
   void followLoss();
+  void followEval();
   void showTuner();
   void sayLoss(double loss);
   void sayLost();
@@ -134,6 +135,7 @@ class TrainStrip : public QWidget {
   double m_peerMs = 0, m_figureMs = 0;                              // m_figureMs: the median that stands above; 0: none
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
   Shape m_shape = Shape::Usual;
+  std::int64_t m_steps = 0;  // of a run that is over
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last

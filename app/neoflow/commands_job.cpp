@@ -313,6 +313,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   double shownAt = -1;
   std::vector<double> sinceShown;  // ms of steps
   std::int64_t trials = 0, swaps = 0;
+  std::int64_t evaluatedAt = 0;
   std::string lastEvaluation, waitsFor, saidWait, failedAt, lastLine;
   auto waitsSince = std::chrono::steady_clock::now();
   const auto sink = [&](const protocol::Message& message) {
@@ -349,6 +350,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       }
     } else if (const auto* m = std::get_if<protocol::EvalEvent>(&message)) {
       char line[100];
+      evaluatedAt = m->step;
       lastEvaluation = m->of_inputs ? "  on the inputs:" : "  held out:";
       for (const auto& [name, value] : m->values) {
         std::snprintf(line, sizeof line, " %s %.4g", name.substr(0, 60).c_str(), value);
@@ -407,6 +409,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     else std::printf(": stopped before the first one was made");
     if (d.accuracy && d.evals.size() <= 1) std::printf(", accuracy %.4g", *d.accuracy);
     else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
+    // Where a run was stopped between two evaluations, that of the step it says.
+    if (evaluatedAt > 0 && evaluatedAt < d.steps) std::printf(" at step %lld", static_cast<long long>(evaluatedAt));
     std::printf("\n");
     if (d.loss)
       std::printf("step: median %.4g ms, first tenth %.4g ms, last tenth %.4g ms; first after %.0f ms; %s\n", d.median_step_ms,

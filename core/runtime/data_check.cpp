@@ -2,6 +2,10 @@
 #include "core/runtime/data_check.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <unordered_map>
 
 #include "core/runtime/data_feed.h"
@@ -65,7 +69,7 @@ void warnOfMissingValues(const CompiledNotebook& notebook, Diagnostics& diagnost
 
 }  // namespace
 
-Diagnostics checkData(const CompiledNotebook& notebook) {
+Diagnostics checkFiles(const CompiledNotebook& notebook, std::stop_token stop) {
   Diagnostics diagnostics;
   const Program& p = notebook.program;
   const std::string& directory = notebook.sources.at(notebook.notebook).directory;
@@ -85,7 +89,7 @@ Diagnostics checkData(const CompiledNotebook& notebook) {
     d.span = span;
     diagnostics.push_back(std::move(d));
   };
-  for (std::size_t t = 0; t < p.tensors.size(); ++t) {
+  for (std::size_t t = 0; t < p.tensors.size() && !stop.stop_requested(); ++t) {
     const Tensor& tensor = p.tensors[t];
     const bool number = tensor.init.kind == Initializer::Kind::Constant && tensor.type == DType::I32;
     if (!isFile(tensor.init.kind) && !number) continue;
@@ -100,14 +104,51 @@ Diagnostics checkData(const CompiledNotebook& notebook) {
     if (const auto stray = strayLabel(p, TensorId(t), *value)) warn(*stray, place);
   }
   Span place;
-  const auto feed = DataFeed::open(p, directory, 1, &place);
+  const auto feed = DataFeed::open(p, directory, 1, &place, stop);
+  if (!feed && isStopped(feed.error())) return diagnostics;
   if (!feed) {
     report(feed.error(), place);
   } else {
     for (const auto& [text, origin] : feed->strayLabels()) warn(text, origin.valid() ? p[origin].span : Span{});
   }
+  return diagnostics;
+}
+
+Diagnostics checkData(const CompiledNotebook& notebook) {
+  Diagnostics diagnostics = checkFiles(notebook);
   warnOfMissingValues(notebook, diagnostics);
   return diagnostics;
+}
+
+Hash filesRead(const CompiledNotebook& notebook) {
+  const Program& p = notebook.program;
+  const std::string& directory = notebook.sources.at(notebook.notebook).directory;
+  Hasher hasher;
+  bool any = false;
+  const auto number = [&](auto value) { hasher.add(static_cast<std::uint64_t>(value)); };
+  const auto add = [&](const Initializer& init) {
+    any = true;
+    hasher.add(std::string_view(init.data));
+    number(init.kind), number(init.columnBegin), number(init.columnEnd);
+    for (const std::string& s : init.strings) hasher.add(std::string_view(s));
+    if (init.strings.empty()) return;
+    std::error_code none;
+    const std::filesystem::path file = std::filesystem::path(directory) / init.strings[0];
+    number(std::filesystem::file_size(file, none));
+    number(std::filesystem::last_write_time(file, none).time_since_epoch().count());
+  };
+  for (const Tensor& t : p.tensors) {
+    if (!isFile(t.init.kind) && t.init.kind != Initializer::Kind::Batch) continue;
+    add(t.init);
+    number(t.type);
+    for (const std::int64_t extent : t.shape) number(extent);
+  }
+  for (const DataSet& d : p.data) {
+    add(d.source);
+    hasher.add(std::string_view(d.name));
+    number(d.heldOutLast);
+  }
+  return any ? hasher.add(std::string_view(directory)).finish() : Hash();
 }
 
 }  // namespace nf

@@ -165,6 +165,13 @@ void DataFeed::training(std::int64_t step, std::size_t input, std::byte* to) {
                 rowBytes);
 }
 
+void DataFeed::first(std::size_t input, std::byte* to) const {
+  const Input& in = m_inputs[input];
+  const Set& set = m_sets[in.set];
+  if (set.rows - set.heldOut < m_batch) return heldOut(0, m_batch, input, to);
+  std::memcpy(to, m_values[input].data(), static_cast<std::size_t>(m_batch * in.rowElements * bytesOf(in.type)));
+}
+
 void DataFeed::heldOut(std::int64_t first, std::int64_t count, std::size_t input, std::byte* to) const {
   const Input& in = m_inputs[input];
   const Set& set = m_sets[in.set];

@@ -45,6 +45,8 @@ class DataFeed {
   // Copies the rows of training step `step` (from 0) to `to`: batch * rowElements values of the input's type. Every epoch is shuffled
   // anew and its last partial batch dropped. The first held-out rows where nothing is left for training. Allocates once an epoch.
   void training(std::int64_t step, std::size_t input, std::byte* to);
+  // A batch of the first training rows, in the file's order: what cells show without a training.
+  void first(std::size_t input, std::byte* to) const;
   // Held-out rows [first, first + count), in the file's order.
   void heldOut(std::int64_t first, std::int64_t count, std::size_t input, std::byte* to) const;
 

@@ -92,6 +92,7 @@ struct Run {
   std::map<std::string, std::string> evals;  // the newest value of each, as it is printed
   std::set<std::string> averaged;            // of them, over batches, and no means
   bool ofInputs = false;                     // no rows were held out
+  double evaluatedAt = 0;                    // the step of the newest
   std::int64_t trials = 0, failed = 0;
 };
 
@@ -141,6 +142,7 @@ Result<Run> readRun(const std::string& folder) {
         k.best = k.best == 0 ? us : std::min(k.best, us);
       }
     } else if (kind == "eval") {
+      run.evaluatedAt = real(e, "step");
       run.ofInputs = e.contains("of_inputs") && e["of_inputs"].is_boolean() && e["of_inputs"].get<bool>();
       run.averaged.clear();
       if (e.contains("averaged") && e["averaged"].is_array())
@@ -169,7 +171,9 @@ std::string figuresOf(const Run& run, const ReportOptions& options) {
   auto evals = run.evals;
   if (d.contains("accuracy") && d["accuracy"].is_number()) evals.emplace("accuracy", evalText("accuracy", real(d, "accuracy")));
   for (const auto& [name, value] : evals)
-    out += figure(value, name + (run.ofInputs ? " on the inputs" : " on held-out rows"),
+    out += figure(value,
+                  name + (run.ofInputs ? " on the inputs" : " on held-out rows") +
+                      (run.evaluatedAt < real(d, "steps") ? ", at step " + number(run.evaluatedAt, 12) : ""),
                   run.averaged.contains(name) ? "mean over batches, not of all rows at once" : "");
   const double first = real(d, "median_step_ms_first_tenth"), last = real(d, "median_step_ms_last_tenth");
   if (last > 0)

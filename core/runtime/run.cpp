@@ -275,7 +275,8 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     TensorStore::Entry* entry = x.entry(x.program().tensorNamed(in.name));
     if (!entry) continue;
     rows.resize(static_cast<std::size_t>(feed.batch() * in.rowElements * bytesOf(in.type)));
-    feed.training(0, i, rows.data());
+    if (m_options.trainStep) feed.training(0, i, rows.data());
+    else feed.first(i, rows.data());
     NF_TRY([[maybe_unused]] const Unit written, m_store->writeBytes(*entry, rows.data()));
     if (feed.heldOutRows() > 0) m_trainingRows = feed.batch();
   }

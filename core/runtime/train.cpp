@@ -69,7 +69,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     NF_TRY(folder, RunFolder::create(options.outputRoot));
     NF_TRY([[maybe_unused]] const Unit described, writeRunFile());
   }
-  stepMilliseconds.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(stepLimit - step, 1024, 1 << 22)));
+  stepTimes.expect(std::max<std::int64_t>(stepLimit - step, 1024));
   NF_TRY(bool complete, awaitKernels(stop));
   begun = std::chrono::steady_clock::now();
   done.preparation_ms = secondsSince(options.processStart) * 1e3;
@@ -259,17 +259,15 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   done.steps = step;
   done.resumed_at = firstStep;
   done.loss = lastLoss;
-  const std::size_t tenth = std::max<std::size_t>(1, stepMilliseconds.size() / 10);
-  if (!stepMilliseconds.empty()) {
-    done.median_step_ms = medianOf(stepMilliseconds);
-    done.median_step_ms_first_tenth =
-        medianOf({stepMilliseconds.begin(), stepMilliseconds.begin() + static_cast<std::ptrdiff_t>(tenth)});
-    std::vector<float> last(stepMilliseconds.end() - static_cast<std::ptrdiff_t>(tenth), stepMilliseconds.end());
+  if (!stepTimes.empty()) {
+    done.median_step_ms = medianOf(stepTimes.all());
+    done.median_step_ms_first_tenth = medianOf(stepTimes.firstTenth());
+    std::vector<float> last = stepTimes.lastTenth();
     std::sort(last.begin(), last.end());
-    done.median_step_ms_last_tenth = last[tenth / 2];
-    done.last_tenth_low_ms = last[tenth / 4];
-    done.last_tenth_high_ms = last[tenth * 3 / 4];
-    done.last_tenth_steps = static_cast<std::int64_t>(tenth);
+    done.median_step_ms_last_tenth = last[last.size() / 2];
+    done.last_tenth_low_ms = last[last.size() / 4];
+    done.last_tenth_high_ms = last[last.size() * 3 / 4];
+    done.last_tenth_steps = std::max<std::int64_t>(1, stepTimes.count() / 10);
   }
   done.peak_bytes = training.executable->peakBytes();
   for (const Evaluation& e : evaluations) done.peak_bytes += e.prepared.executable->peakBytes() - store->bytes();

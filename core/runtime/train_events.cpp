@@ -44,9 +44,8 @@ void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& deta
   s.epochs = stepLimit / perEpoch;
   s.seconds = begun == Time{} ? 0 : secondsSince(begun);
   s.loss = lastLoss;
-  const std::size_t count = std::min<std::size_t>(stepMilliseconds.size(), 100);
-  if (count > 0) {
-    std::vector<float> last(stepMilliseconds.end() - static_cast<std::ptrdiff_t>(count), stepMilliseconds.end());
+  std::vector<float> last = stepTimes.newest(100);
+  if (const std::size_t count = last.size(); count > 0) {
     std::sort(last.begin(), last.end());
     s.stepMs = last[count / 2];
     s.stepMsLow = last[count / 4];
@@ -77,10 +76,7 @@ void TrainJob::Impl::flushStepEvent(Time now) {
   lastStepEvent = now;
 }
 
-double TrainJob::Impl::medianOfLast(std::int64_t steps) const {
-  const std::int64_t count = std::min(steps, static_cast<std::int64_t>(stepMilliseconds.size()));
-  return medianOf({stepMilliseconds.end() - static_cast<std::ptrdiff_t>(count), stepMilliseconds.end()});
-}
+double TrainJob::Impl::medianOfLast(std::int64_t steps) const { return medianOf(stepTimes.newest(steps)); }
 
 void TrainJob::Impl::writeStep(const protocol::StepEvent& event) {
   if (!folder) return;

@@ -22,6 +22,7 @@
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/step_times.h"
 #include "core/runtime/time_left.h"
 #include "core/runtime/train.h"
 
@@ -116,7 +117,7 @@ struct TrainJob::Impl {
   std::uint64_t seed = 1;
   std::int64_t firstStep = 0, step = 0, stepLimit = 0;
   Time begun;
-  std::vector<float> stepMilliseconds;
+  StepTimes stepTimes;
   protocol::DoneEvent done;
   protocol::StepEvent thinned;
   protocol::StepEvent written{.steps = 0};  // thinned events that the folder has not got yet, as one

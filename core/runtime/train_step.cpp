@@ -85,9 +85,9 @@ void TrainJob::Impl::record(double milliseconds, double value) {
   const Time now = std::chrono::steady_clock::now();
   ++step;
   lastLoss = value;
-  stepMilliseconds.push_back(static_cast<float>(milliseconds));
+  stepTimes.add(static_cast<float>(milliseconds));
   writeRow(milliseconds, value);
-  if (stepMilliseconds.size() == 1) {
+  if (stepTimes.count() == 1) {
     protocol::FirstStepEvent first;
     first.ms = done.first_step_ms = secondsSince(options.processStart) * 1e3;
     emit(first);

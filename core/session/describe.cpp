@@ -257,13 +257,14 @@ std::string groupedText(std::int64_t value) {
 }  // namespace
 
 protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
-                                    std::uint64_t revision, double ms) {
+                                    std::uint64_t revision, double ms, const Diagnostics& ofFiles) {
   const Program& p = sound.program;
   protocol::Analysis a;
   a.revision = revision;
   a.ms = ms;
   a.spans = spans.spans();
-  for (const Diagnostic& d : notebook.diagnostics) a.diagnostics.push_back(describe(d, notebook.sources, spans));
+  for (const Diagnostics* list : {&notebook.diagnostics, &ofFiles})
+    for (const Diagnostic& d : *list) a.diagnostics.push_back(describe(d, notebook.sources, spans));
   for (const ExtentHint& hint : notebook.extents)
     if (hint.statement.source == notebook.notebook)
       a.extents.push_back({hint.statement.begin, hint.statement.end, hint.axis, hint.extent});
@@ -296,8 +297,9 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
     const auto inside = [&](Span s) {
       return s.source == notebook.notebook && s.begin >= cell.span.begin && s.begin < cell.span.end;
     };
-    for (const Diagnostic& d : notebook.diagnostics)
-      if (d.severity == Severity::Error && inside(d.span)) info.status = protocol::CellStatus::Error;
+    for (const Diagnostics* list : {&notebook.diagnostics, &ofFiles})
+      for (const Diagnostic& d : *list)
+        if (d.severity == Severity::Error && inside(d.span)) info.status = protocol::CellStatus::Error;
     TensorId last;
     std::int64_t flops = 0;
     std::set<OperatorId> makers;  // a loop makes several tensors

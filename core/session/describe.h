@@ -15,8 +15,9 @@
 // From the compiler's results to what the views draw: pure functions, values in, values out.
 namespace nf {
 
+// `ofFiles`: what checkFiles() has found wrong.
 protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
-                                    std::uint64_t revision, double ms);
+                                    std::uint64_t revision, double ms, const Diagnostics& ofFiles = {});
 
 // One node an operator and one a given tensor, in program order, those outside the step behind the others; edges to every reader.
 // `before` has the programs of the stage before this one, or none: nodes that they lack are marked as added.

@@ -10,7 +10,9 @@
 #include <climits>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
+#include "core/runtime/data_check.h"
 #include "core/session/describe.h"
 #include "core/syntax/derivative_name.h"
 
@@ -31,7 +33,7 @@ Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
     : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_inverses(m_options.invert),
       m_jobs(registry, outbox, m_options.version), m_analysis([this](std::stop_token stop) { analyse(stop); }),
       m_clerk([this](std::stop_token stop) { answerRequests(stop); }),
-      m_prover([this](std::stop_token stop) { settleProofs(stop); }) {
+      m_prover([this](std::stop_token stop) { settleProofs(stop); }), m_reader([this](std::stop_token stop) { watchFiles(stop); }) {
   protocol::Hello hello;
   hello.program = m_options.program;
   hello.host = hostName();
@@ -49,6 +51,7 @@ Engine::~Engine() {
   m_analysis.request_stop();
   m_clerk.request_stop();
   m_prover.request_stop();
+  m_reader.request_stop();
 }
 
 void Engine::fail(protocol::RequestId id, const Error& error) {
@@ -180,11 +183,55 @@ void Engine::analyse(std::stop_token stop) {
     }
     m_changed.notify_all();
     if (overtaken) continue;
-    protocol::Analysis analysis =
-        describeAnalysis(revision->notebook(), revision->sound(), revision->spans(), number, revision->analysisMilliseconds());
-    for (const Diagnostic& d : revision->hintDiagnostics())
-      analysis.diagnostics.push_back(describe(d, revision->sound().sources, revision->spans()));
-    m_outbox.send(std::move(analysis));
+    constexpr double kQuick = 0.03;  // s
+    bool now;
+    {
+      const std::lock_guard lock(m_mutex);
+      now = m_filesAtFault && m_filesTook < kQuick;
+    }
+    sendAnalysis(*revision, now && revision->notebook().ok() ? checkFiles(revision->notebook(), stop) : Diagnostics());
+    {
+      const std::lock_guard lock(m_mutex);
+      m_unread = revision;
+    }
+    m_changed.notify_all();
+  }
+}
+
+void Engine::sendAnalysis(const Revision& revision, const Diagnostics& ofFiles) {
+  protocol::Analysis analysis = describeAnalysis(revision.notebook(), revision.sound(), revision.spans(), revision.number(),
+                                                 revision.analysisMilliseconds(), ofFiles);
+  for (const Diagnostic& d : revision.hintDiagnostics())
+    analysis.diagnostics.push_back(describe(d, revision.sound().sources, revision.spans()));
+  m_outbox.send(std::move(analysis));
+}
+
+void Engine::watchFiles(std::stop_token stop) {
+  Hash sound;  // what was read last without a fault
+  for (;;) {
+    std::shared_ptr<const Revision> revision;
+    bool told;
+    {
+      std::unique_lock lock(m_mutex);
+      if (!m_changed.wait(lock, stop, [this] { return m_unread != nullptr; })) return;
+      revision = std::exchange(m_unread, nullptr);
+      told = m_filesAtFault;
+    }
+    const CompiledNotebook& notebook = revision->notebook();
+    if (!notebook.ok()) continue;
+    const Hash read = filesRead(notebook);
+    if (!told && (read == Hash() || read == sound)) continue;
+    const auto begin = std::chrono::steady_clock::now();
+    const Diagnostics found = checkFiles(notebook, stop);
+    if (stop.stop_requested()) return;
+    if (found.empty()) sound = read;
+    {
+      const std::lock_guard lock(m_mutex);
+      m_filesAtFault = !found.empty();
+      m_filesTook = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (m_documentRevision != revision->number() || m_newest != revision) continue;
+    }
+    if (!found.empty() || told) sendAnalysis(*revision, found);
   }
 }
 

@@ -64,6 +64,8 @@ class Engine {
   void overtake(std::stop_source passes);
   std::stop_source beginPasses(std::uint64_t revision);  // of the clerk's thread; requested at once where that is not the newest
   void settleProofs(std::stop_token stop);
+  void watchFiles(std::stop_token stop);
+  void sendAnalysis(const Revision& revision, const Diagnostics& ofFiles);
   void sendExpression(const protocol::Expression& expression, const std::vector<GradientTerm>& derived,
                       const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
@@ -98,6 +100,12 @@ class Engine {
   std::optional<protocol::Message> m_unsettled;  // the newest request that was answered with proofs under way
   std::uint64_t m_unsettledRevision = 0;
 
+  // Files are read beside the analysis, which is sent again with what is wrong in them. Where that was quick to find it is looked for before
+  // the next one is sent, so that mistakes do not come and go while somebody types.
+  std::shared_ptr<const Revision> m_unread;  // the newest revision whose files nobody has looked at
+  bool m_filesAtFault = false;
+  double m_filesTook = 0;  // s
+
   // The numeric check under way: a request takes it one round further, other answers stand between the rounds. It holds as long as an
   // edit leaves what it compares.
   struct Check {
@@ -109,7 +117,7 @@ class Engine {
   std::optional<Check> m_check;  // of the clerk's thread
 
   Jobs m_jobs;
-  std::jthread m_analysis, m_clerk, m_prover;  // last: they use all of the above
+  std::jthread m_analysis, m_clerk, m_prover, m_reader;  // last: they use all of the above
 };
 
 // `neoflow engine`: protocol on these descriptors until the input ends. Returns the exit code.

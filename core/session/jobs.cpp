@@ -331,11 +331,33 @@ void Jobs::loadRecords(const std::string& subgraph) {
     if (info.us && info.status == protocol::TrialStatus::Ok && !trials.firstUs) trials.firstUs = info.us;
     trials.list.push_back(std::move(info));
   }
+  for (protocol::TrialInfo& info : trials.byHand) {
+    const auto same = [&](const protocol::TrialInfo& known) { return known.schedule == info.schedule; };
+    if (std::ranges::any_of(trials.list, same)) continue;
+    info.number = trials.list.size();
+    trials.list.push_back(info);
+  }
   trials.recorded = trials.list.size();
   if (best && best->timing.runs > 0 && trials.schedule.empty()) {
     trials.us = best->timing.median;
     trials.schedule = best->schedule.text();
   }
+}
+
+// Of a new run: those before it are read from the records, but for those by hand, which are on none.
+void Jobs::beginTrials() {
+  std::map<std::string, Trials> kept;
+  for (auto& [subgraph, trials] : m_trials) {
+    std::vector<protocol::TrialInfo> byHand = std::move(trials.byHand);
+    for (protocol::TrialInfo& t : trials.list)
+      if (t.how.starts_with(kByHand)) {
+        std::erase_if(byHand, [&](const protocol::TrialInfo& old) { return old.schedule == t.schedule; });
+        t.parents.clear();
+        byHand.push_back(std::move(t));
+      }
+    if (!byHand.empty()) kept[subgraph].byHand = std::move(byHand);
+  }
+  m_trials = std::move(kept);
 }
 
 // Every message of a job passes here on its way out: what views ask for later is kept.
@@ -400,8 +422,9 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool tra
   protocol::TrialInfo& info = trials.list[place];
   info.number = place;
   trials.ofRun += event.counted;
-  // The first kernel of this run may have been bred in an earlier one.
-  const bool first = event.how.starts_with("first"), known = first && info.number < trials.recorded && info.generation > 0;
+  // The first kernel of this run may have been bred in an earlier one, or measured by hand.
+  const bool first = event.how.starts_with("first");
+  const bool known = first && info.number < trials.recorded && (info.generation > 0 || info.how.starts_with(kByHand));
   if (!known) info.generation = event.generation;
   info.seconds = event.seconds;
   const std::optional<double> before = info.us;
@@ -762,7 +785,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
         });
     {
       const std::lock_guard lock(m_mutex);
-      m_trials.clear();
+      beginTrials();
       m_restored = true;
       m_series.clear();
       m_step = -1;

@@ -10,6 +10,7 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -80,7 +81,8 @@ class Jobs {
   struct Trials {
     std::string name;
     std::vector<protocol::TrialInfo> list;
-    std::optional<double> us, firstUs;  // firstUs: of what the first run began with, as it was timed then
+    std::vector<protocol::TrialInfo> byHand;  // measured by hand before the run, in any order
+    std::optional<double> us, firstUs;        // firstUs: of what the first run began with, as it was timed then
     std::int64_t generation = 0;
     std::string schedule;              // of the newest kernel
     std::string inUse;                 // of the kernel that the last training runs with
@@ -92,6 +94,8 @@ class Jobs {
   };
   // Where in the list a trial that is told of is, at its end where it is new.
   static std::size_t placeOf(const Trials& trials, const protocol::TrialEvent& event);
+  void beginTrials();
+  static constexpr std::string_view kByHand = "by hand";  // TrialInfo::how begins so
   // The trial whose kernel the last training runs with; null: none has run it, or its kernel is no trial.
   static const protocol::TrialInfo* inUseOf(const Trials& trials);
   static const protocol::TrialInfo* shownOf(const Trials& trials);  // in a row and as the kernel; null: none is timed

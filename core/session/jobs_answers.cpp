@@ -169,7 +169,9 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       if (schedule) {
         const std::lock_guard lock(m_mutex);
         const auto trials = m_trials.find(hash);
-        const protocol::TrialInfo* timed = trials == m_trials.end() ? nullptr : timedTrialOf(trials->second.list, *schedule);
+        const protocol::TrialInfo* timed = trials == m_trials.end() ? nullptr : inUseOf(trials->second);
+        if (trials != m_trials.end() && (!timed || !timed->us || !isSchedule(timed->schedule, *schedule)))
+          timed = timedTrialOf(trials->second.list, *schedule);
         info.us = timed ? timed->us : std::nullopt;
       }
     }
@@ -422,8 +424,8 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   if (compiled.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
   protocol::TrialMeasured answer;
   answer.subgraph = request.subgraph;
-  answer.trial.schedule = request.schedule;
-  answer.trial.how = replays ? "replay of c" + std::to_string(*replays) : "by hand";
+  answer.trial.schedule.text = schedule->text();
+  answer.trial.how = replays ? "replay of c" + std::to_string(*replays) : std::string(kByHand);
   const std::string asked = answer.trial.how;
   answer.trial.predictedUs = found->space->estimateSeconds(*schedule) * 1e6;
   if (!compiled.kernel) {

@@ -184,6 +184,22 @@ TEST(DataFeed, EachEpochShowsEveryRowOnceUpToThePartialBatch) {
   EXPECT_EQ(x, first) << "a batch follows from its step alone";
 }
 
+TEST(DataFeed, WhatCellsShowAreTheFirstRowsOfTheFile) {
+  const Program p = digits(64);
+  auto feed = DataFeed::open(p, "", 7);
+  ASSERT_TRUE(feed.ok());
+  Program all = p;
+  all.data[0].heldOutLast = 1797;
+  const auto whole = DataFeed::open(all, "", 1);
+  ASSERT_TRUE(whole.ok());
+  std::vector<float> shown(64 * 64), file(64 * 64), step(64 * 64);
+  feed->first(0, reinterpret_cast<std::byte*>(shown.data()));
+  whole->heldOut(0, 64, 0, reinterpret_cast<std::byte*>(file.data()));
+  EXPECT_EQ(shown, file);
+  feed->training(0, 0, reinterpret_cast<std::byte*>(step.data()));
+  EXPECT_NE(shown, step);
+}
+
 TEST(DataFeed, ASetThatIsHeldOutWholeShowsItsRowsAndTrainsNothing) {
   Program p = digits(64);
   EXPECT_TRUE(DataFeed::open(p, "", 1)->trains(p).ok());

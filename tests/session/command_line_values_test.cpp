@@ -218,6 +218,20 @@ TEST_F(CommandLine, NumericChecksSayWhatTheyHoldAndWhenTheyCannot) {
   EXPECT_EQ(run("grad many.nf L x --check --json").code, 2);
 }
 
+// What is shown can be held against the file, whatever the seed.
+TEST_F(CommandLine, CellsShowTheFirstTrainingRowsInTheFilesOrder) {
+  std::string rows;
+  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + "," + std::to_string(10 * i) + "\n";
+  file("r.csv", rows);
+  file("r.nf", "data D = csv(\"r.csv\") { split = last 4 }\ninput X[5, 2] = batch D[:, 0..2]\nY[b] = X[b, 0] + X[b, 1]\nshow Y\n");
+  for (const char* seed : {"1", "7"}) {
+    const Outcome o = run(std::string("run r.nf --seed ") + seed);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_THAT(o.out, HasSubstr("0 11 22 33 44"));
+    EXPECT_THAT(o.out, HasSubstr("The inputs hold the first 5 rows for training"));
+  }
+}
+
 TEST_F(CommandLine, AGradientIsCheckedOnTheNotebooksValues) {
   file("tokens.csv", "1,2,3,4\n");
   file("tokens.nf",

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/session/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <fstream>
 #include <future>
 #include <map>
 #include <mutex>
 #include <semaphore>
 #include <set>
+
+#include "tests/tune/fakes.h"
 
 namespace nf {
 namespace {
@@ -691,6 +695,39 @@ TEST_F(EngineTest, HostileInputIsAnsweredNotDiedOf) {
   EXPECT_FALSE(await<Analysis>().diagnostics.empty());
   document("\xff\xfe\x00garbage", 2);
   EXPECT_EQ(await<Analysis>().revision, 2u);
+}
+
+// What `neoflow check` says of files is in the analysis, too: it is sent again once they have been read, and at once while they are at fault.
+TEST_F(EngineTest, MistakesInFilesAreOfTheAnalysis) {
+  await<Hello>();
+  const fakes::Folder folder;
+  const auto told = [](const Analysis& a) {
+    std::string text;
+    for (const auto& d : a.diagnostics) text += d.message + "\n";
+    return text;
+  };
+  const auto text = [](const std::string& file, int column) {
+    return "# %%\ndata D = csv(\"" + file + "\") { split = last 1 }\ninput X[2] = batch D[:, " + std::to_string(column) +
+           "]\n# %%\nshow X\n";
+  };
+  std::ofstream(folder.path("a.csv")) << "1,2\n3,4\n5,6\n";
+  std::uint64_t revision = 0;
+  const auto replaced = [&](const std::string& source) {
+    send(DocumentReplaced{++revision, "test.nf", folder.path(""), source});
+    return await<Analysis>();
+  };
+  EXPECT_EQ(told(replaced(text("b.csv", 0))), "") << "nothing waits for a file";
+  const Analysis missing = await<Analysis>();
+  EXPECT_EQ(missing.revision, revision);
+  EXPECT_THAT(told(missing), testing::HasSubstr("b.csv"));
+  EXPECT_EQ(missing.cells.at(0).status, CellStatus::Error);
+  EXPECT_NE(missing.cells.at(1).status, CellStatus::Error);
+  // While it is at fault a mistake does not come and go.
+  EXPECT_THAT(told(replaced("# a word\n" + text("b.csv", 0))), testing::HasSubstr("b.csv"));
+  await<Analysis>();
+  EXPECT_THAT(told(replaced(text("a.csv", 5))), testing::HasSubstr("which has 2 columns"));
+  await<Analysis>();
+  EXPECT_EQ(told(replaced(text("a.csv", 1))), "");
 }
 
 }  // namespace

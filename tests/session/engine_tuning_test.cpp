@@ -515,6 +515,17 @@ TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
     EXPECT_EQ(nlohmann::json::parse(e.schedule.text), pinned);
   }
   EXPECT_TRUE(used);
+  // The trial by hand is the one that the run has timed: it keeps its name, and the row has its figure.
+  std::vector<TrialInfo> own;
+  for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{chosen.id}).trials)
+    if (nlohmann::json::parse(t.schedule.text) == pinned) own.push_back(t);
+  ASSERT_EQ(own.size(), 1u);
+  EXPECT_TRUE(own[0].how.starts_with("by hand")) << own[0].how;
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{2}).subgraphs)
+    if (s.id == chosen.id) {
+      EXPECT_EQ(s.us, own[0].us);
+      EXPECT_EQ(s.inUse, own[0].schedule);
+    }
 
   // One that the kernel can't have is a mistake that is told, not passed over.
   engine.document(std::string(kDigits) + "hint schedule " + chosen.pinTensor + " {\"kind\": \"nonsense\", \"knobs\": {}}\n", 3);

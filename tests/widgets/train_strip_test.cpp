@@ -4,9 +4,11 @@
 #include <qcustomplot.h>
 
 #include <QCoreApplication>
+#include <QLabel>
 #include <QTableWidget>
 #include <QTest>
 #include <QToolButton>
+#include <algorithm>
 #include <cmath>
 
 #include "tests/widgets/made_up_runs.h"
@@ -113,6 +115,34 @@ TEST_F(Tuning, TheTrainStripDrawsLatencyAndLossAndSaysItsPhase) {
   strip.setDone(done);
   EXPECT_EQ(strip.result(), "Trained 920 steps in 6.5 s, after 400 ms of preparation");
   strip.grab();
+}
+
+// The panel has the evaluation that the plot beside it has; of a run that was stopped behind it, with its step.
+TEST_F(Tuning, AnEvaluationIsToldAsThePlotHasIt) {
+  TrainStrip strip(&theme);
+  strip.resize(900, 400);
+  strip.show();
+  strip.start();
+  const auto says = [&](const QString& text) {
+    return std::ranges::any_of(strip.findChildren<QLabel*>(), [&](const QLabel* l) { return l->text() == text; });
+  };
+  for (const StepEvent& e : manySteps(50, 2)) strip.addStep(e);
+  EvalEvent eval;
+  eval.step = 40, eval.values = {{"mse", 0.25}};
+  strip.addEval(eval);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return says("held out mse 0.25"); }));
+  eval.step = 45, eval.values = {{"mse", 0.125}};
+  strip.addEval(eval);
+  EXPECT_TRUE(says("held out mse 0.25")) << "the plot is not drawn yet";
+  ASSERT_TRUE(QTest::qWaitFor([&] { return says("held out mse 0.125"); }));
+  DoneEvent done;
+  done.steps = 50, done.seconds = 1, done.stopped = true;
+  strip.setDone(done);
+  EXPECT_TRUE(says("held out mse 0.125 at step 45"));
+  EvalEvent last = eval;
+  last.step = 50;
+  strip.addEval(last);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return says("held out mse 0.125"); }));
 }
 
 TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
