@@ -95,7 +95,7 @@ std::pair<double, QString> unitFor(double largest, const char* name) {
 
 // What is too small for the column's unit has its own.
 QString amountText(double value, const std::pair<double, QString>& unit, const char* name) {
-  constexpr double kLeast = 0.005;  // reads as 0 in two decimals
+  constexpr double kLeast = 1e-5;  // takes six decimals
   if (value == 0 || std::abs(value) * unit.first >= kLeast) return signedText(value * unit.first, unit.first < 1 ? 2 : 0);
   const auto [scale, own] = unitFor(std::abs(value), name);
   return signedText(value * scale, scale < 1 ? 1 : 0) + QLatin1Char(' ') + own;

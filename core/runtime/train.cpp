@@ -28,6 +28,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
                        ": a resumed run is the run that was begun. Leave the seed out, or begin another run with its `--weights`.",
                    {},
                    {}};
+    renameCheckpoint();
     seed = checkpoint->seed;
     firstStep = step = checkpoint->step;
     if (!options.onlyEvaluate) tellWhatResumesDifferently();

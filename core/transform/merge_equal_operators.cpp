@@ -69,10 +69,15 @@ void joinOrigins(Program& program, Operator& kept, const Operator& gone) {
 // By what was a tensor's name: that of the one that is kept.
 using Names = std::unordered_map<std::string, std::string>;
 
+std::vector<TensorId> themselves(const Program& program) {
+  std::vector<TensorId> tensors;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) tensors.emplace_back(t);
+  return tensors;
+}
+
+// `replaced`: by tensor, the one that stands for it; what is merged is added.
 Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, Names& names, std::size_t depth) {
   if (depth > kDeepestLoop) return Error{"transform", "loops are nested deeper than 64", {}, {}};
-  replaced.resize(program.tensors.size());
-  for (std::size_t t = 0; t < replaced.size(); ++t) replaced[t] = TensorId(t);
   const auto now = [&](TensorId& t) {
     if (t.valid()) t = replaced[t.value];
   };
@@ -84,7 +89,14 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, Names& nam
       for (auto& c : loop.carried) now(c.initial);
       for (auto& i : loop.invariants) now(i.outer);
       Program body = *loop.body;
-      std::vector<TensorId> inner;
+      std::vector<TensorId> inner = themselves(body);
+      // What is one tensor outside is one inside.
+      std::unordered_map<std::uint32_t, TensorId> known;
+      std::erase_if(loop.invariants, [&](const Loop::Invariant& i) {
+        const auto [at, isNew] = known.emplace(i.outer.value, i.inner);
+        if (!isNew) inner[i.inner.value] = at->second;
+        return !isNew;
+      });
       auto merged = merge(body, inner, names, depth + 1);
       if (!merged) return merged.error();
       for (auto& c : loop.carried) c.innerOut = inner[c.innerOut.value];
@@ -125,7 +137,7 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, Names& nam
 
 Result<Program> mergeEqualOperators(const Program& program) {
   Program result = program;
-  std::vector<TensorId> replaced;
+  std::vector<TensorId> replaced = themselves(result);
   Names names;
   NF_TRY([[maybe_unused]] const Unit merged, merge(result, replaced, names, 0));
   // A hint goes on to mean the operator that computes what it names.

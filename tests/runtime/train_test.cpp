@@ -208,6 +208,40 @@ TEST(Train, StaticResumeIsBitIdentical) {
   EXPECT_GE(whole->tensors.size(), 4u) << "weights, two moments, the step counter";
 }
 
+// Its optimizer's states go by its name.
+TEST(Train, ARenamedParameterIsResumedAsItWas) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  std::string renamed = kDigits;
+  for (std::size_t at = 0; (at = renamed.find("W[", at)) != std::string::npos; at += 7) renamed.replace(at, 1, "weight");
+  const auto train = [&](const std::string& text, std::int64_t steps, const std::string& resume) {
+    TrainOptions o = optionsFor(text);
+    o.steps = steps;
+    o.resume = resume;
+    o.evaluate = false;
+    o.outputRoot = folder.path("out");
+    TrainJob job(*context, o, {});
+    auto summary = job.run({});
+    EXPECT_TRUE(summary.ok()) << summary.error().message;
+    return summary.ok() ? summary->checkpoint : std::string();
+  };
+  const auto whole = readCheckpoint(train(kDigits, 30, ""));
+  const auto resumed = readCheckpoint(train(renamed, 30, train(kDigits, 12, "")));
+  ASSERT_TRUE(whole.ok() && resumed.ok());
+  EXPECT_EQ(resumed->step, 30);
+  ASSERT_EQ(resumed->tensors.size(), whole->tensors.size());
+  std::size_t found = 0;
+  for (const auto& [name, value] : whole->tensors) {
+    const std::string now = name.starts_with("W") ? "weight" + name.substr(1) : name;
+    for (const auto& [other, its] : resumed->tensors)
+      if (other == now) {
+        ++found;
+        EXPECT_EQ(its, value) << name;
+      }
+  }
+  EXPECT_EQ(found, whole->tensors.size());
+}
+
 // By the samples that every view was told, not by steps that it was not.
 TEST(Train, AReportCrossesTheOtherSystemWhereTheCurvesDo) {
   const fakes::Folder folder;

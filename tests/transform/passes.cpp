@@ -2,7 +2,10 @@
 // What each pass is for, on the smallest program that shows it.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "core/ir/verify.h"
+#include "core/lang/compile.h"
 #include "core/transform/hoist_loops.h"
 #include "core/transform/merge_equal_operators.h"
 #include "core/transform/remove_dead_operators.h"
@@ -101,6 +104,25 @@ TEST(MergeEqualOperators, EveryPartComesFromBothPlaces) {
   EXPECT_EQ(spans(*p, (*p)[root.operands[0]].origin), (std::vector<std::uint32_t>{0, 10}));
   EXPECT_EQ(spans(*p, kept.axes[1].origin), (std::vector<std::uint32_t>{2, 12}));
   EXPECT_TRUE(verify(*p, Stage::Source).empty());
+}
+
+// Two equal tensors that a loop reads are one for it, too: it would be counted, and read, twice.
+TEST(MergeEqualOperators, OneOutsideIsOneWithinALoop) {
+  const CompiledNotebook notebook =
+      compileNotebook({"test.nf",
+                       {},
+                       "input X[4] = zeros()\ninput b[4] = zeros()\nP[i] = X[i] * 2\nQ[i] = X[i] * 2\nh[i: 4] = 0.5\n"
+                       "for t in 0..3 { h[i] = h[i] * P[i] + Q[i] * b[i] }\nshow h\n"});
+  ASSERT_TRUE(notebook.ok());
+  const auto p = mergeEqualOperators(notebook.program);
+  ASSERT_TRUE(p.ok());
+  EXPECT_EQ(verify(*p, Stage::Source), std::vector<std::string>{});
+  const Loop& loop = p->loops.at(0);
+  EXPECT_EQ(loop.invariants.size(), 2u);
+  std::set<std::uint32_t> read;
+  for (const TensorId t : readsOf(*loop.body, OperatorId(std::size_t{0}))) read.insert(t.value);
+  EXPECT_EQ(read.size(), 3u) << "h, P and b";
+  EXPECT_EQ(loop.body->tensors.size(), 4u);
 }
 
 TEST(MergeEqualOperators, DifferentTensorsAndTiesStayApart) {

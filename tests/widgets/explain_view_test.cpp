@@ -53,13 +53,13 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   other.setReport(small);
   EXPECT_EQ(other.headerData(FusionModel::kTraffic, Qt::Horizontal, Qt::DisplayRole).toString(), "dT  B");
   EXPECT_EQ(other.data(other.index(1, FusionModel::kTraffic), Qt::DisplayRole).toString(), "+8");
-  // Too small for the unit of the column: in its own.
+  // Numbers of a column are compared: only what is far too small for its unit has its own.
   small.decisions[0].dT = 1.2e6, small.decisions[2].dT = -2500;
   other.setReport(small);
   EXPECT_EQ(other.headerData(FusionModel::kTraffic, Qt::Horizontal, Qt::DisplayRole).toString(), "dT  MB");
   EXPECT_EQ(other.data(other.index(0, FusionModel::kTraffic), Qt::DisplayRole).toString(), "+1.20");
   EXPECT_EQ(other.data(other.index(1, FusionModel::kTraffic), Qt::DisplayRole).toString(), "+8 B");
-  EXPECT_EQ(other.data(other.index(2, FusionModel::kTraffic), Qt::DisplayRole).toString(), "-2.5 kB");
+  EXPECT_EQ(other.data(other.index(2, FusionModel::kTraffic), Qt::DisplayRole).toString(), "-0.0025");
   EXPECT_EQ(text(2, FusionModel::kState), "refused");
   EXPECT_TRUE(model.csv().contains("\"Y\",\"L\",\"One+One\",3200000"));
   // One notation in every view; the source's own names where something is written for a program.
