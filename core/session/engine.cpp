@@ -187,12 +187,14 @@ void Engine::analyse(std::stop_token stop) {
     bool now;
     {
       const std::lock_guard lock(m_mutex);
-      now = m_filesAtFault && m_filesTook < kQuick;
+      now = m_filesAtFault && m_filesTook < kQuick && revision->notebook().ok();
     }
-    sendAnalysis(*revision, now && revision->notebook().ok() ? checkFiles(revision->notebook(), stop) : Diagnostics());
+    const Diagnostics ofFiles = now ? checkFiles(revision->notebook(), stop) : Diagnostics();
+    sendAnalysis(*revision, ofFiles);
     {
       const std::lock_guard lock(m_mutex);
-      m_unread = revision;
+      if (now) m_filesAtFault = !ofFiles.empty();
+      else m_unread = revision;
     }
     m_changed.notify_all();
   }

@@ -184,23 +184,25 @@ TEST(TimeLeft, IsThePaceOfTheRecentHalfWithAllThatStandsBetweenSteps) {
   EXPECT_NEAR(*waits.forSteps(10), 10.01, 1e-6);
 }
 
+// The checkpoint of a training to this step.
+std::string trainedTo(const fakes::Folder& folder, const std::string& text, std::int64_t steps, const std::string& resume = {}) {
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(text);
+  o.steps = steps;
+  o.resume = resume;
+  o.evaluate = false;
+  o.outputRoot = folder.path("out");
+  TrainJob job(*context, o, {});
+  auto summary = job.run({});
+  EXPECT_TRUE(summary.ok()) << summary.error().message;
+  return summary.ok() ? summary->checkpoint : std::string();
+}
+
 TEST(Train, StaticResumeIsBitIdentical) {
   const fakes::Folder folder;
-  const auto context = interpreter();
-  const auto train = [&](std::int64_t steps, const std::string& resume) {
-    TrainOptions o = optionsFor(kDigits);
-    o.steps = steps;
-    o.resume = resume;
-    o.evaluate = false;
-    o.outputRoot = folder.path("out");
-    TrainJob job(*context, o, {});
-    auto summary = job.run({});
-    EXPECT_TRUE(summary.ok()) << summary.error().message;
-    return summary->checkpoint;
-  };
-  const auto whole = readCheckpoint(train(60, ""));  // past the end of an epoch
-  const auto half = train(25, "");
-  const auto resumed = readCheckpoint(train(60, half));
+  const auto whole = readCheckpoint(trainedTo(folder, kDigits, 60));  // past the end of an epoch
+  const auto half = trainedTo(folder, kDigits, 25);
+  const auto resumed = readCheckpoint(trainedTo(folder, kDigits, 60, half));
   ASSERT_TRUE(whole.ok());
   ASSERT_TRUE(resumed.ok());
   EXPECT_EQ(resumed->step, 60);
@@ -211,22 +213,10 @@ TEST(Train, StaticResumeIsBitIdentical) {
 // Its optimizer's states go by its name.
 TEST(Train, ARenamedParameterIsResumedAsItWas) {
   const fakes::Folder folder;
-  const auto context = interpreter();
   std::string renamed = kDigits;
   for (std::size_t at = 0; (at = renamed.find("W[", at)) != std::string::npos; at += 7) renamed.replace(at, 1, "weight");
-  const auto train = [&](const std::string& text, std::int64_t steps, const std::string& resume) {
-    TrainOptions o = optionsFor(text);
-    o.steps = steps;
-    o.resume = resume;
-    o.evaluate = false;
-    o.outputRoot = folder.path("out");
-    TrainJob job(*context, o, {});
-    auto summary = job.run({});
-    EXPECT_TRUE(summary.ok()) << summary.error().message;
-    return summary.ok() ? summary->checkpoint : std::string();
-  };
-  const auto whole = readCheckpoint(train(kDigits, 30, ""));
-  const auto resumed = readCheckpoint(train(renamed, 30, train(kDigits, 12, "")));
+  const auto whole = readCheckpoint(trainedTo(folder, kDigits, 30));
+  const auto resumed = readCheckpoint(trainedTo(folder, renamed, 30, trainedTo(folder, kDigits, 12)));
   ASSERT_TRUE(whole.ok() && resumed.ok());
   EXPECT_EQ(resumed->step, 30);
   ASSERT_EQ(resumed->tensors.size(), whole->tensors.size());

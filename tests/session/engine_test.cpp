@@ -724,9 +724,7 @@ TEST_F(EngineTest, MistakesInFilesAreOfTheAnalysis) {
   EXPECT_NE(missing.cells.at(1).status, CellStatus::Error);
   // While it is at fault a mistake does not come and go.
   EXPECT_THAT(told(replaced("# a word\n" + text("b.csv", 0))), testing::HasSubstr("b.csv"));
-  await<Analysis>();
   EXPECT_THAT(told(replaced(text("a.csv", 5))), testing::HasSubstr("which has 2 columns"));
-  await<Analysis>();
   EXPECT_EQ(told(replaced(text("a.csv", 1))), "");
 }
 
