@@ -342,6 +342,7 @@ QStringList TrainStrip::warnings() const {
 void TrainStrip::start(bool resumed) {
   clearWarnings();
   m_swapsSince = m_splitsSince = 0;
+  m_steps = 0;
   if (!resumed) {
     m_plot->clear();
     m_lossPlot->clear();
