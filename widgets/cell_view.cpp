@@ -317,6 +317,11 @@ void CellView::trainingEnded() {
   refreshStatus();
 }
 
+void CellView::setRefused() {
+  m_refused = true;
+  refreshStatus();
+}
+
 void CellView::setInterrupted(const QString& message) {
   if (!m_running) return;
   m_running = false;
@@ -330,6 +335,7 @@ void CellView::setStatus(CellStatus status, const QString& message, bool trained
   m_running = status == CellStatus::Running || status == CellStatus::Queued;
   m_behindTraining = status == CellStatus::Queued;
   m_failed = status == CellStatus::Error;
+  m_refused = false;
   m_failedAt = m_revision;
   m_interrupted = false;
   if (status == CellStatus::Ok && (trained || !m_train)) m_resultMeaning = m_runMeaning, m_hasRun = true;
@@ -389,7 +395,7 @@ void CellView::refreshStatus() {
   } else if (!m_resultMeaning.empty() && m_resultMeaning != m_meaning && !(said && (m_failed || m_interrupted))) {
     m_status = CellStatus::Stale;
     text = tr("Stale: what this depends on has changed since it ran. Shift+Enter runs it again.");
-  } else if (!said && m_train && (m_failed || m_interrupted)) {
+  } else if (!said && m_train && ((m_failed && !m_refused) || m_interrupted)) {
     // How it ended stands there still.
     m_status = CellStatus::Stale;
     text = tr("Stale: what this depends on has changed since its run ended without a result. Shift+Enter runs it again.");

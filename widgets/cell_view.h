@@ -90,6 +90,7 @@ class CellView : public QWidget {
   void beginRun(bool behindTraining = false);
   void trainingEnded();                         // what waits behind it runs
   void setInterrupted(const QString& message);  // what ran has ended without a result
+  void setRefused();                            // the run that failed did not begin: the one before stands there
   // Of a run that was read from disk. Empty: not known; `whole`: it came to its end.
   void setResultMeaning(std::string meaning, bool whole);
   bool hasRun() const;  // or runs: it holds what cannot be made again from its text
@@ -174,7 +175,7 @@ class CellView : public QWidget {
   double m_analysisMs = 0;
   QTimer m_age;
   std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
-  bool m_hasRun = false, m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
+  bool m_hasRun = false, m_running = false, m_failed = false, m_refused = false, m_interrupted = false, m_mistaken = false;
   std::uint64_t m_failedAt = 0;   // revision of the text
   bool m_behindTraining = false;  // that runs
   bool m_hidden = false;          // something it shows is not made

@@ -104,7 +104,8 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
     if (m_setting) return;
     refold();
     tellSignature();
-    Q_EMIT caretMoved();
+    // Behind a change it moves before the text is known to have changed: its place can be told only then.
+    if (shown(m_bytes) == toPlainText()) Q_EMIT caretMoved();
   });
   // The cell is as high as its text: it never scrolls upright, also not while it is being laid out.
   connect(verticalScrollBar(), &QScrollBar::valueChanged, this, [this](int value) {
@@ -200,7 +201,6 @@ void ExpressionEditor::noticeChange() {
   recolor();
   fit();
   Q_EMIT bytesEdited(begin, end, text);
-  // The cursor moved before the text was known to have changed: only now its place can be told.
   Q_EMIT caretMoved();
 }
 

@@ -342,7 +342,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
                             bytesText(static_cast<double>(t.bytes))));
   if (!same) {
     m_proves = false;
-    m_checkPending = m_comparing = m_begunAgain = false;
+    m_checkPending = m_comparing = m_overtaken = m_begunAgain = false;
     m_compare = nullptr;
     m_proved->show({}, {}, nullptr);
     m_checked->show({}, {}, nullptr);
@@ -516,6 +516,10 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     sayStates();
     if (m_checkPending) beginCheck();
     if (m_comparing && !e.uncheckable.empty()) setCheckFailed(QString::fromStdString(e.uncheckable));
+    if (std::exchange(m_overtaken, false) && m_comparing) {
+      m_round = 0;
+      Q_EMIT checkWanted(m_tensor);
+    }
   }
   placeBadges();
   // An answer for a text that is not the newest either is as old as what it replaces.
@@ -546,6 +550,8 @@ void InspectorView::setCheckFailed(const QString& message) {
   m_check->setDetail({});
   m_check->body()->addWidget(paragraph(message));
 }
+
+void InspectorView::setCheckOvertaken() { m_overtaken = m_comparing; }
 
 void InspectorView::setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values) {
   m_values->setSlice(slice, values);

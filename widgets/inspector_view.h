@@ -40,6 +40,7 @@ class InspectorView : public QWidget {
   void setExpressionFailed(const QString& tensor, const QString& message);
   void beginCheck();  // as a click on compare() would, as soon as it is there
   void setCheckFailed(const QString& message);
+  void setCheckOvertaken();  // the text has changed under a round: the next one is asked for with what is known of it
   QString checked() const { return m_checkText; }     // the badge of the numeric check
   QPushButton* compare() const { return m_compare; }  // begins, ends and goes on; null: checked, or nothing to check
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
@@ -91,7 +92,7 @@ class InspectorView : public QWidget {
   bool m_checking = false, m_proves = false;
   QTimer m_age;
   QPointer<QPushButton> m_compare;
-  bool m_checkPending = false, m_comparing = false;
+  bool m_checkPending = false, m_comparing = false, m_overtaken = false;
   bool m_begunAgain = false;  // what was checked has changed
   std::int64_t m_round = 0;   // samples that the newest round was asked for after
   QString m_checkDetail;

@@ -555,7 +555,10 @@ void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
   if (v && v->kind() == CellKind::Code && v->editor()->hasFocus()) selectCaret(v);
 }
 
+// As soon as the places of the text as it is now are known.
 void NotebookView::selectCaret(const CellView* v) {
+  m_caretChoice = m_selection->choices();
+  if (!m_analysis || m_analysis->revision != m_document->revision()) return;
   const auto [begin, end] = v->editor()->selectionBytes();
   m_selection->selectBytes(static_cast<std::uint32_t>(v->bodyBegin + begin), static_cast<std::uint32_t>(v->bodyBegin + end));
   m_caretChoice = m_selection->choices();

@@ -6,6 +6,8 @@
 #include <QPainter>
 #include <algorithm>
 
+#include "widgets/basic.h"
+
 namespace nf {
 
 using namespace protocol;
@@ -55,8 +57,8 @@ std::vector<StageSlider::Words> StageSlider::words() const {
                  right = i + 1 == count() ? width() - kMargin : (xOf(i) + xOf(i + 1)) / 2 - kApart / 2;
     Words w;
     w.word = QString::fromStdString(s.stage);
-    w.whole =
-        s.operators > 0 ? QString::fromStdString(s.note.empty() ? std::to_string(s.operators) + " operators" : s.note) : QString();
+    if (s.operators > 0)
+      w.whole = s.note.empty() ? counted(s.operators, tr("operator"), tr("operators")) : QString::fromStdString(s.note);
     const bool current = w.word == m_current;
     const double word = QFontMetricsF(m_theme->ui(12, current ? QFont::DemiBold : QFont::Normal)).horizontalAdvance(w.word) + 2;
     const double room = std::max(0.0, right - left - (m_below ? 0 : word + kGap));

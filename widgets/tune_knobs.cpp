@@ -195,6 +195,7 @@ QComboBox* TuneView::knob(const QString& name) const {
 
 void TuneView::showMeasureState() {
   const QString why = refusal();
+  m_measure->setToolTip(interprets() ? noKernels() : tr("Compile, check and time the schedule that the knobs say"));
   const bool ruledOut = !why.isEmpty() && edited();
   setUsable(m_measure, !m_space.knobs.empty() && !m_measuring && !ruledOut);
   if (ruledOut) say(tr("This kernel cannot have it: %1").arg(why));
@@ -236,11 +237,12 @@ void TuneView::refreshPin() {
   const QString why = pins ? QString() : refusal();
   const bool unknown = !pins && edited() && !told();
   setUsable(m_pin, s && !s->pinTensor.empty() && (pins || (why.isEmpty() && !unknown && !knobsOf(chosenSchedule().text).empty())));
-  m_pin->setToolTip(!s || s->pinTensor.empty() ? tr("No tensor's name is this kernel's alone, so no hint can keep its schedule")
-                    : pins                     ? tr("Take the hint out of the notebook: the search decides again")
-                    : !why.isEmpty()           ? tr("No schedule of this kernel: %1").arg(why)
-                    : unknown                  ? tr("Not checked yet whether this kernel can have it")
-                                               : tr("Keep this schedule: written into the notebook as a hint"));
+  m_pin->setToolTip(interprets() && !pins        ? noKernels()
+                    : !s || s->pinTensor.empty() ? tr("No tensor's name is this kernel's alone, so no hint can keep its schedule")
+                    : pins                       ? tr("Take the hint out of the notebook: the search decides again")
+                    : !why.isEmpty()             ? tr("No schedule of this kernel: %1").arg(why)
+                    : unknown                    ? tr("Not checked yet whether this kernel can have it")
+                                                 : tr("Keep this schedule: written into the notebook as a hint"));
   setUsable(m_replay, shownTrial() != nullptr && !m_measuring);
 }
 

@@ -132,7 +132,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   showGains();
   m_list->viewport()->update();
   m_roofline->setSubgraphs(subgraphs, m_current);
-  m_tune->setEnabled(!subgraphs.empty());
+  m_tune->setEnabled(!subgraphs.empty() && !interprets());
   refreshPin();
   showInstances();
   if (row < 0 && !subgraphs.empty()) {
@@ -275,12 +275,13 @@ void TuneView::askKernel(std::optional<std::uint64_t> number, bool byHand) {
   m_kernelPending = m_kernelTimer->isActive();
   if (byHand) m_kernelTimer->start();
   m_kernelRevision = m_revision;
+  if (interprets()) return m_kernel->setFailed(noKernels());
   if (!m_kernelPending) Q_EMIT trialWanted(m_current, number);
 }
 
 void TuneView::askKernelAgain() {
   m_kernelRevision = m_revision;
-  if (!m_current.empty()) Q_EMIT trialWanted(m_current, m_asked);
+  if (!m_current.empty() && !interprets()) Q_EMIT trialWanted(m_current, m_asked);
 }
 
 void TuneView::chooseTrial(std::optional<std::uint64_t> number) {

@@ -528,7 +528,21 @@ void TuneView::setRunOld(bool old) {
   for (QWidget* plot : {static_cast<QWidget*>(m_latency), static_cast<QWidget*>(m_loss)}) setGreyed(plot, old);
 }
 
-void TuneView::setStep(const std::string& device, bool edited) { m_profile->setStep(device, edited); }
+void TuneView::setStep(const std::string& device, bool edited) {
+  m_profile->setStep(device, edited);
+  if (device.empty() || device == m_device) return;
+  const bool another = !std::exchange(m_device, device).empty();
+  m_tune->setEnabled(!m_subgraphs.empty() && !interprets());
+  m_tune->setToolTip(interprets() ? noKernels() : tr("Search without training"));
+  // Kernel, knobs and times are another device's.
+  if (another && !m_current.empty()) chooseSubgraph(m_current);
+}
+
+bool TuneView::interprets() const { return m_device == "reference"; }
+
+QString TuneView::noKernels() const {
+  return tr("This device interprets the operators: it has no kernels to look at or to tune. The devices view has others.");
+}
 
 QString TuneView::spent() const { return m_spent->text(); }
 QString TuneView::byHand() const { return m_byHand->isHidden() ? QString() : m_byHand->text(); }

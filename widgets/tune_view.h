@@ -44,7 +44,9 @@ class TuneView : public QWidget {
   void setByHand(std::int64_t trials);  // since the last run began: rows count them, the budget does not
   void setRunOld(bool old);             // the text that the run was of has changed since
   // That the next run is on, empty: not known, and whether the text that was profiled has changed since.
+  // Of a device that interprets there is neither kernel nor schedule: nothing is asked for.
   void setStep(const std::string& device, bool edited);
+  bool interprets() const;
   void setTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);
   void setSpace(const protocol::Space& space);
   void setKernel(const protocol::Kernel& kernel);
@@ -103,6 +105,7 @@ class TuneView : public QWidget {
   QListWidget* list() const { return m_list; }
   QComboBox* knob(const QString& name) const;
   protocol::JsonText chosenSchedule() const;
+  QPushButton* tune() const { return m_tune; }  // without training
   QPushButton* measure() const { return m_measure; }
   QPushButton* pin() const { return m_pin; }
   QPushButton* replay() const { return m_replay; }
@@ -140,6 +143,7 @@ class TuneView : public QWidget {
   void markRuledOut();
   QString refusal() const;  // why the kernel cannot have what the knobs say; empty: nothing is known against it
   bool told() const;        // whether the engine has said so of what the knobs say
+  QString noKernels() const;
   void say(const QString& text);
   bool pinned() const;
   void showBudget();
@@ -165,6 +169,7 @@ class TuneView : public QWidget {
   std::set<std::pair<std::string, std::string>> m_swapped;  // by the run: subgraph, schedule
   std::uint64_t m_revision = 0, m_kernelRevision = 0;       // of the subgraphs; that the kernel was asked for at
   bool m_runOld = false;
+  std::string m_device;  // in use; empty: not known
   std::string m_current;
   std::string m_tried;           // the kernel that the search is at
   std::uint64_t m_followed = 0;  // choice of the selection that led to it, or that it came after

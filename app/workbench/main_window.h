@@ -29,6 +29,7 @@ class QToolButton;
 
 namespace nf {
 
+class CellView;
 class CommandPalette;
 class DevicesView;
 class DockPage;
@@ -137,7 +138,7 @@ class MainWindow : public QMainWindow {
     std::optional<KeptRun> kept;  // waits for the first analysis
     QString shownRun;             // the folder of the run of a panel that was read from disk; empty: the newest, of this window
     QString resumedRun;           // the same, of the run that the newest one was to go on from
-    std::function<void(TrainStrip&)> whenKept;  // to be said beside the run that is read from disk
+    std::function<void(CellView&)> whenKept;  // to be said beside the run that is read from disk
   };
   static constexpr int kLayoutVersion = 2;
 
@@ -191,8 +192,8 @@ class MainWindow : public QMainWindow {
   TrainStrip* strip(Tab* tab) const;
   enum class AfterRun { Stay, Next, NextIfAny, InsertBelow };  // Next: a new cell below the last one
   void runActive(AfterRun then);
-  void runCell(CellId id, bool resume = false);
-  void resume(Tab* tab, CellId id);
+  bool runCell(CellId id, bool resume = false);
+  bool resume(Tab* tab, CellId id);
   Tab* tabOf(const QString& path) const;
   bool engineAnswers();
   bool waitsForCheck(const QString& then);
@@ -227,8 +228,9 @@ class MainWindow : public QMainWindow {
   std::vector<Tab*> unsavedTabs() const;
   QStringList trainingNames() const;
   QString endsWithWindow() const;  // what closing the window costs besides unsaved text, as sentences; empty: nothing
-  void lookForKept(Tab* tab, const QString& folder = {});  // empty: the newest run
-  void refreshCheckpoint(Tab* tab, CellId id);             // what a run of this cell can go on from
+  // An empty folder: the newest run; again: also where what it did stands already.
+  void lookForKept(Tab* tab, const QString& folder = {}, bool again = false);
+  void refreshCheckpoint(Tab* tab, CellId id);  // what a run of this cell can go on from
   void showKept(Tab* tab);
   void showRuns(Tab* tab, CellId id);
   void showRuns();  // of the cell that is chosen, else of the first one whose panel has runs

@@ -452,15 +452,16 @@ void MainWindow::answer(const QString& key, int index) {
   m_asked.erase(key);
   Workspace& w = *m_tab->workspace;
   if (key == QLatin1String("engine")) {
-    m_tab->engineLost.clear();
+    const QString lost = std::exchange(m_tab->engineLost, {});
     if (index == 0 && m_tab->engineDown && w.engineState() == EngineLink::State::Ready) {
       // It lives and does not answer: its end starts another.
       m_tab->restarted.invalidate();
       ::kill(static_cast<pid_t>(w.engine().processId()), SIGKILL);
     } else if (index == 0 && m_tab->engineDown) {
       w.startEngine();
-    } else if (index == 0 && m_tab->interrupted) {
-      resume(m_tab, m_tab->interrupted);
+    } else if (index == 0 && m_tab->interrupted && !resume(m_tab, m_tab->interrupted)) {
+      m_tab->engineLost = lost;
+      return refreshMessages();
     }
     refreshStatus();
   } else if (key == QLatin1String("journal") && !m_tab->left.empty()) {

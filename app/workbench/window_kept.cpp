@@ -21,19 +21,20 @@
 namespace nf {
 
 // Of a notebook that is open elsewhere only one that has ended: another may be under way there.
-void MainWindow::lookForKept(Tab* tab, const QString& folder) {
+void MainWindow::lookForKept(Tab* tab, const QString& folder, bool again) {
   Workspace* workspace = tab->workspace.get();
   tab->kept.reset();
-  if (tab->training != 0 || (folder.isEmpty() && !workspace->steps().empty())) return;
-  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->runsPlace(), folder] {
+  const auto stands = [over = again || !folder.isEmpty()](const Workspace& w) { return !over && !w.steps().empty(); };
+  if (tab->training != 0 || stands(*workspace)) return;
+  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->runsPlace(), folder, stands] {
     if (path.isEmpty()) return;
     auto run = std::make_shared<std::optional<KeptRun>>(folder.isEmpty() ? newestKeptRun(path) : keptRun(path, folder));
     if (!*run) return;
-    const auto show = [this, w, path, run, folder] {
+    const auto show = [this, w, path, run, stands] {
       if (!w || w->runsPlace() != path) return;
       if (!w->holder().isEmpty() && !(*run)->done && !(*run)->error) return;
       for (const auto& tab : m_tabs) {
-        if (tab->workspace.get() != w || tab->training != 0 || (folder.isEmpty() && !w->steps().empty())) continue;
+        if (tab->workspace.get() != w || tab->training != 0 || stands(*w)) continue;
         tab->kept = std::move(*run);
         showKept(tab.get());
       }
@@ -88,7 +89,7 @@ void MainWindow::showKept(Tab* tab) {
   v->train()->show();
   v->setResultMeaning(run.meaning, run.done && !run.done->stopped);
   v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
-  if (const auto say = std::exchange(tab->whenKept, {})) say(*v->train());
+  if (const auto say = std::exchange(tab->whenKept, {})) say(*v);
   refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
   refreshPeer();

@@ -13,22 +13,26 @@ namespace nf {
 
 using protocol::CellStatus;
 
-// Training goes on from its newest checkpoint, or begins again where there is none, as soon as the engine knows the notebook.
-void MainWindow::resume(Tab* tab, CellId id) {
-  if (tab != m_tab) return;
+// Training goes on from its newest checkpoint, or begins again where there is none, as soon as the engine knows the notebook. False: it
+// cannot, and why is said.
+bool MainWindow::resume(Tab* tab, CellId id) {
+  if (tab != m_tab) return false;
   if (tab->workspace->engine().state() == EngineLink::State::Dead) tab->workspace->startEngine();
   if (waitsForCheck(tr("training goes on"))) {
     tab->resumeWhenChecked = id;
-    return;
+    return true;
   }
-  if (!engineAnswers()) return;
+  if (!engineAnswers()) return false;
   const CellView* v = tab->notebook->view(id);
   TrainStrip* strip = v ? v->train() : nullptr;
-  if (!strip) return;
+  if (!strip) return false;
   const bool offered = strip->resumes();
   refreshCheckpoint(tab, id);
-  if (offered && !strip->resumes()) return setStatus("stale", strip->resume()->toolTip());
-  runCell(id, offered);
+  if (offered && !strip->resumes()) {
+    setStatus("stale", strip->resume()->toolTip());
+    return false;
+  }
+  return runCell(id, offered);
 }
 
 // Of what somebody asks for; what stands in its way is said.
@@ -79,30 +83,31 @@ void MainWindow::runAll() {
   workspace().runAll();
 }
 
-void MainWindow::runCell(CellId id, bool resume) {
+// False: it cannot, and why is said.
+bool MainWindow::runCell(CellId id, bool resume) {
   CellView* v = m_tab->notebook->view(id);
-  if (!v || v->kind() == CellKind::Markdown) return;
+  if (!v || v->kind() == CellKind::Markdown) return false;
   m_tab->notebook->forgetCommand();
   if (waitsForCheck(tr("the cell runs"))) {
     if (resume) m_tab->resumeWhenChecked = id;
     else if (std::ranges::find(m_tab->runWhenChecked, id) == m_tab->runWhenChecked.end()) m_tab->runWhenChecked.push_back(id);
-    return;
+    return true;
   }
-  if (!engineAnswers()) return;
+  if (!engineAnswers()) return false;
   const auto cell = m_tab->notebook->analysisCell(id);
-  if (!cell) return;
+  if (!cell) return false;
   const auto& info = m_tab->workspace->analysis().cells[*cell];
   if (v->status() == CellStatus::Error && !v->diagnosticTexts().isEmpty()) {
     setStatus("error", v->diagnosticTexts().front().section(QLatin1Char('\n'), 0, 0));
-    return;
+    return false;
   }
   if (!info.waits.empty()) {
     setStatus("error", v->note());
-    return;
+    return false;
   }
   if (info.train && m_tab->workspace->running()) {
     setStatus("error", tr("Another run is under way: stop it first"));
-    return;
+    return false;
   }
   v->beginRun(m_tab->training != 0);
   QString from;
@@ -113,6 +118,7 @@ void MainWindow::runCell(CellId id, bool resume) {
   }
   m_tab->workspace->runCell(*cell, info.train.has_value(), from);
   refreshOutline();
+  return true;
 }
 
 }  // namespace nf

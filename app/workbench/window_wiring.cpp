@@ -184,7 +184,8 @@ void MainWindow::connectTab(Tab* tab) {
       if (w->analysis().cells[i].train)
         if (CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(i))) {
           showCell(v->id());
-          return runCell(v->id());
+          runCell(v->id());
+          return;
         }
   });
   connect(w, &Workspace::hintsRefused, this, [this, tab, w] {
@@ -420,10 +421,13 @@ void MainWindow::connectRun(Tab* tab) {
     if (s) refreshCheckpoint(tab, tab->training), s->setError(message, place);
     ended(CellStatus::Error, s ? QString() : message);  // the strip says it already
     // What was learnt before stands there again.
-    const bool another = tab->workspace->awaitsStep() && !tab->resumedRun.isEmpty();
-    if (!s || !(tab->workspace->steps().empty() || another)) return;
-    tab->whenKept = [message, place](TrainStrip& kept) { kept.setRefused(message, place); };
-    lookForKept(tab, another ? tab->resumedRun : QString());
+    const bool refused = tab->workspace->steps().empty() || tab->workspace->awaitsStep();
+    if (!s || !refused) return;
+    tab->whenKept = [message, place](CellView& kept) {
+      kept.train()->setRefused(message, place);
+      kept.setRefused();
+    };
+    lookForKept(tab, tab->resumedRun, true);
   });
 }
 
@@ -541,18 +545,20 @@ void MainWindow::connectViews() {
   connect(m_inspector, &InspectorView::sliceWanted, this, [this] { workspace().wantSlice(m_inspector->values()->request()); });
   connect(m_inspector, &InspectorView::checkWanted, this, [this](const QString& tensor) {
     if (!engineAnswers()) return m_inspector->setCheckFailed(tr("The engine is not running."));
-    workspace().ask(protocol::ExpressionRequest{workspace().document().revision(), tensor.toStdString(), true},
-                    [this](const protocol::Envelope& envelope) {
-                      if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) {
-                        m_inspector->setExpression(*e);
-                        refreshStatus();
-                        if (e->check && e->check->samples >= e->check->wanted)
-                          Q_EMIT workspace().milestone(QStringLiteral("check"));
-                      } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-                        m_inspector->setCheckFailed(QString::fromStdString(f->message));
-                        setStatus("error", QString::fromStdString(f->message));
-                      }
-                    });
+    Workspace* w = &workspace();
+    const std::uint64_t revision = w->document().revision();
+    w->ask(protocol::ExpressionRequest{revision, tensor.toStdString(), true}, [this, w, revision, tensor](const auto& envelope) {
+      if (w != &workspace() || tensor != m_inspector->tensor()) return;
+      if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) {
+        m_inspector->setExpression(*e);
+        refreshStatus();
+        if (e->check && e->check->samples >= e->check->wanted) Q_EMIT w->milestone(QStringLiteral("check"));
+      } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+        if (w->isOvertaken(revision, tensor)) return m_inspector->setCheckOvertaken();
+        m_inspector->setCheckFailed(QString::fromStdString(f->message));
+        setStatus("error", QString::fromStdString(f->message));
+      }
+    });
   });
   connect(m_inspector, &InspectorView::checkingChanged, this, &MainWindow::refreshStatus);
   connect(m_inspector, &InspectorView::leadChosen, this, [this](const QString& target) {
@@ -599,7 +605,7 @@ void MainWindow::connectViews() {
           });
   connect(m_tune, &TuneView::subgraphChosen, this, [this](const std::string& id) {
     workspace().wantTrials(id);
-    workspace().wantSpace(id);
+    if (!m_tune->interprets()) workspace().wantSpace(id);
     m_tune->setTrials(id, workspace().trials(id));
   });
   connect(m_tune, &TuneView::spaceWanted, this,

@@ -85,6 +85,8 @@ class Workspace : public QObject {
   bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
   // Its tensors and functions; while it has an error, also those that were known before and are gone: missing() names them.
   const protocol::Analysis& names() const { return m_names; }
+  // What was asked about a tensor of this text has an answer about another one, or a mistake, told at its place, hides the tensor.
+  bool isOvertaken(std::uint64_t revision, const QString& tensor) const;
   const std::set<std::string>& missing() const { return m_missing; }
   // None before the first edit of what the engine was sent as a whole.
   std::optional<double> millisecondsAfterKey() const { return m_edited ? std::optional(m_afterKey) : std::nullopt; }

@@ -92,6 +92,10 @@ void Workspace::askFor(const Message& request, const QString& what, F&& use) {
   });
 }
 
+bool Workspace::isOvertaken(std::uint64_t revision, const QString& tensor) const {
+  return revision != m_document->revision() || !analysisIsCurrent() || m_missing.contains(tensor.toStdString());
+}
+
 void Workspace::wantExpression(const QString& tensor) {
   if (m_engine->state() != EngineLink::State::Ready) {
     if (const auto last = m_expressions.find(tensor.toStdString()); last != m_expressions.end())
@@ -106,8 +110,7 @@ void Workspace::wantExpression(const QString& tensor) {
           Q_EMIT milestone(QStringLiteral("expression"));
         } else if (const auto* error = std::get_if<Failed>(&envelope.message);
                    error && error->stage != "revision" && error->stage != "gone") {
-          // Overtaken, or hidden by a mistake that is told at its place: what was shown stays.
-          if (asked != m_document->revision() || !analysisIsCurrent() || m_missing.contains(tensor.toStdString())) return;
+          if (isOvertaken(asked, tensor)) return;  // what was shown stays
           Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
         }
       });
@@ -202,9 +205,11 @@ void Workspace::useDevice(const QString& name) {
   askFor<Devices>(DevicesRequest{false, name.toStdString()}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
     m_devices = devices;
     m_devicesTaken = std::chrono::steady_clock::now();
-    Q_EMIT devicesArrived();
     // Decisions, kernels and their times are those of the device.
-    for (const auto& [subgraph, trials] : m_trials) wantTrials(subgraph);
+    const auto known = std::exchange(m_trials, {});
+    m_spaces.clear();
+    Q_EMIT devicesArrived();
+    for (const auto& [subgraph, trials] : known) wantTrials(subgraph);
     wantFusion();
     wantSubgraphs();
   });

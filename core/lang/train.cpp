@@ -414,6 +414,8 @@ TensorRef Elaborator::stepCounter(const std::string& loss, Span span) {
 void Elaborator::clip(std::vector<TensorRef>& gradients, double limit, Span span) {
   Program& p = m_out.program;
   const OriginId o = origin(span);
+  const bool wide = std::any_of(gradients.begin(), gradients.end(), [&](const TensorRef& g) { return p[g.id].type == DType::F64; });
+  const DType type = wide ? DType::F64 : DType::F32;  // of the norm
   const auto make = [&](const std::string& name, std::vector<std::int64_t> shape, DType type) {
     NewTensor t;
     t.local = name;
@@ -442,7 +444,7 @@ void Elaborator::clip(std::vector<TensorRef>& gradients, double limit, Span span
   };
   std::vector<TensorRef> squares;
   for (const TensorRef& g : gradients) {
-    const TensorRef square = make(p[g.id].name + ".square", {}, DType::F32);
+    const TensorRef square = make(p[g.id].name + ".square", {}, type);
     Operator op;
     op.axes = axesOf(g.id);
     op.reducer = op.axes.empty() ? Reducer::None : Reducer::Sum;
@@ -456,7 +458,7 @@ void Elaborator::clip(std::vector<TensorRef>& gradients, double limit, Span span
     std::vector<TensorRef> sums;
     constexpr std::size_t kAtOnce = 16;
     for (std::size_t i = 0; i < squares.size(); i += kAtOnce) {
-      const TensorRef sum = make("gradient.square", {}, DType::F32);
+      const TensorRef sum = make("gradient.square", {}, type);
       Operator op;
       for (std::size_t k = i; k < std::min(squares.size(), i + kAtOnce); ++k) {
         const ExprId x = p.load(squares[k].id, {}, o);
@@ -467,12 +469,11 @@ void Elaborator::clip(std::vector<TensorRef>& gradients, double limit, Span span
     }
     squares = std::move(sums);
   }
-  const TensorRef scale = make("gradient.scale", {}, DType::F32);
+  const TensorRef scale = make("gradient.scale", {}, type);
   Operator op;
   const ExprId norm =
-      p.binary(ScalarOp::Add, p.unary(ScalarOp::Sqrt, p.load(squares[0].id, {}, o), o), p.constant(1e-6, DType::F32, o), o);
-  op.body =
-      p.binary(ScalarOp::Min, p.binary(ScalarOp::Div, p.constant(limit, DType::F32, o), norm, o), p.constant(1, DType::F32, o), o);
+      p.binary(ScalarOp::Add, p.unary(ScalarOp::Sqrt, p.load(squares[0].id, {}, o), o), p.constant(1e-6, type, o), o);
+  op.body = p.binary(ScalarOp::Min, p.binary(ScalarOp::Div, p.constant(limit, type, o), norm, o), p.constant(1, type, o), o);
   finish(std::move(op), scale);
   for (TensorRef& g : gradients) {
     const TensorRef clipped = make(p[g.id].name + ".clipped", p[g.id].shape, p[g.id].type);

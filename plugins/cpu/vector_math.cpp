@@ -2,6 +2,7 @@
 #include "plugins/cpu/vector_math.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -185,7 +186,12 @@ Value* VectorMath::power(Value* x, Value* y) {
   if (const auto* fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(c))
     exponent =
         fp->getType()->isDoubleTy() ? fp->getValueAPF().convertToDouble() : static_cast<double>(fp->getValueAPF().convertToFloat());
-  if (exponent == 0.5) return m_b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+  if (exponent == 0.5) {
+    // As pow has it: +0 of -0, and infinity of either one.
+    Value* root = m_b.CreateFAdd(m_b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x), real(x, 0.0));
+    Value* infinity = real(x, std::numeric_limits<double>::infinity());
+    return m_b.CreateSelect(m_b.CreateFCmpOEQ(x, m_b.CreateFNeg(infinity)), infinity, root);
+  }
   if (exponent == 0) return real(x, 1.0);
   if (exponent == std::floor(exponent) && std::fabs(exponent) <= 8) {
     Value* result = nullptr;

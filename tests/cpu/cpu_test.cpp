@@ -546,12 +546,14 @@ TEST(Contraction, ResidueClassesAreAKnob) {
   EXPECT_EQ(seen, 3u);
 }
 
-// Runs Y = f(X) on f32 values and returns Y.
-std::vector<float> evaluated(ScalarOp op, const std::vector<float>& x) {
+// Runs Y = f(X) on f32 values and returns Y; `exponent` of a power.
+std::vector<float> evaluated(ScalarOp op, const std::vector<float>& x, std::optional<double> exponent = {}) {
   Builder b;
   const auto n = static_cast<std::int64_t>(x.size());
   const TensorId in = b.input("X", {n});
-  b.output(b.op("Y", {n}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(op, b.at(in, v)); }));
+  b.output(b.op("Y", {n}, {}, Reducer::None, [&](const auto& v) {
+    return exponent ? b.p.binary(op, b.at(in, v), b.p.constant(*exponent)) : b.p.unary(op, b.at(in, v));
+  }));
   auto device = cpu().open("cpu", 1);
   auto compiler = cpu().compiler((*device)->target());
   const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, (*device)->target()))->first(), {}});
@@ -619,6 +621,13 @@ TEST(VectorMath, EndsAndSpecialValues) {
   EXPECT_EQ(tanh[0], -1.f);
   EXPECT_EQ(tanh[1], 1.f);
   EXPECT_TRUE(std::signbit(tanh[2]));
+  const std::vector<float> bases{-inf, inf, -0.f, 0.f, 4.f, -4.f, nan};
+  const auto root = evaluated(ScalarOp::Pow, bases, 0.5);
+  for (std::size_t i = 0; i < bases.size(); ++i) {
+    const float want = std::pow(bases[i], 0.5f);
+    EXPECT_TRUE(std::isnan(want) ? std::isnan(root[i]) : root[i] == want && std::signbit(root[i]) == std::signbit(want))
+        << bases[i] << ": " << root[i];
+  }
   for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf})
     EXPECT_TRUE(std::isnan(evaluated(op, {nan})[0])) << info(op).name;
 }

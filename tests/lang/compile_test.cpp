@@ -153,6 +153,19 @@ train L { steps = 10; optimizer = sgd(lr=0.1); clip = 1 }
   EXPECT_TRUE(clean(text, evaluation).program.updates.empty());
 }
 
+// The norm that gradients are clipped by is as exact as they are.
+TEST(Compile, GradientsAreClippedInTheirOwnType) {
+  for (const DType type : {DType::F32, DType::F64}) {
+    const auto c = clean("param W[3]: " + std::string(name(type)) +
+                         " = normal(0, 1)\nparam V[3] = zeros()\nloss L = sum[i] ((W[i] - 3)^2 + V[i]^2)\n"
+                         "train L { steps = 10; optimizer = sgd(lr=0.1); clip = 1 }\n");
+    const TensorId scale = c.program.tensorNamed("gradient.scale");
+    ASSERT_TRUE(scale.valid());
+    EXPECT_EQ(c.program[scale].type, type);
+    EXPECT_EQ(c.program[c.program.tensorNamed("d(L)/d(V).clipped")].type, DType::F32);
+  }
+}
+
 // Each `train` is a job: its program has its own optimizer and nothing of the others.
 TEST(Compile, SeveralTrainStatementsMayTrainOneParameter) {
   const std::string text = R"(

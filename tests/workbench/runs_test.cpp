@@ -4,9 +4,12 @@
 #include <QClipboard>
 #include <QDir>
 #include <QMenu>
+#include <QPushButton>
+#include <csignal>
 
 #include "tests/workbench/real_engine.h"
 #include "widgets/basic.h"
+#include "widgets/message_bar.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
 
@@ -109,12 +112,26 @@ TEST_F(Runs, OneThatCannotBeginLeavesTheOneBefore) {
   EXPECT_EQ(strip()->plot()->steps(), drawn);
   EXPECT_EQ(strip()->checkpointStep(), step);
   ASSERT_TRUE(strip()->resume()->isVisible());
+  // Nor does its resume, though it is the run of this window.
+  EXPECT_TRUE(strip()->result().startsWith("Stopped")) << strip()->result().toStdString();
+  QTest::mouseClick(strip()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && strip()->failure().contains("d.csv"); }));
+  ASSERT_TRUE(wait([&] { return strip()->result().startsWith("Stopped"); })) << strip()->result().toStdString();
+  EXPECT_EQ(strip()->checkpointStep(), step);
+  ASSERT_TRUE(strip()->resume()->isVisible());
   ASSERT_TRUE(QFile::rename(data("gone.csv"), data("d.csv")));
   QTest::mouseClick(strip()->resume(), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return window->workspace().runState().resumedAt == step; }));
   EXPECT_TRUE(strip()->failure().isEmpty());
   window->action("run.stop")->trigger();
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  // The one that ended in this window stays what it was too, and a text that is what it was trained with says nothing of another end.
+  ASSERT_TRUE(wait([&] { return strip()->resumes() && strip()->checkpointStep() > step; }));
+  ASSERT_TRUE(QFile::rename(data("d.csv"), data("gone.csv")));
+  QTest::mouseClick(strip()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return strip()->failure().startsWith("Training did not begin"); })) << strip()->result().toStdString();
+  EXPECT_TRUE(strip()->result().startsWith("Stopped")) << strip()->result().toStdString();
+  ASSERT_TRUE(QFile::rename(data("gone.csv"), data("d.csv")));
 }
 
 // Nor does it put another one in the place of the one that was to go on.
@@ -160,4 +177,33 @@ TEST_F(Runs, AFinishedOneGoesOnWhereMoreStepsAreAskedFor) {
 }
 
 }  // namespace
+// Where a mistake keeps it from going on, the bar that offers it stays, and why is said.
+TEST_F(Runs, OneThatAMistakeKeepsFromGoingOnIsOfferedStill) {
+  openChecked(kLong);
+  const std::int64_t step = trainAndStop();
+  QTest::mouseClick(strip()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step > step; }));
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
+  const auto resume = [&] {
+    for (QPushButton* b : window->messages()->buttons())
+      if (b->text().remove(QLatin1Char('&')) == "Resume training") return b;
+    return static_cast<QPushButton*>(nullptr);
+  };
+  ASSERT_TRUE(wait(resume)) << window->messages()->text().toStdString();
+  replace("- 3)^2", "- 3)^2 +");
+  ASSERT_TRUE(resume());
+  QTest::mouseClick(resume(), Qt::LeftButton);
+  EXPECT_TRUE(window->statusText().contains("mistake")) << window->statusText().toStdString();
+  EXPECT_FALSE(window->workspace().running());
+  ASSERT_TRUE(resume());
+  replace("- 3)^2 +", "- 3)^2");
+  ASSERT_TRUE(resume());
+  QTest::mouseClick(resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step > 0; }));
+  EXPECT_FALSE(resume());
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
 }  // namespace nf
