@@ -124,11 +124,19 @@ Result<bool> TrainJob::Impl::awaitKernels(std::stop_token stop) {
 Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
   const std::int64_t perEpoch = feed->stepsPerEpoch();
   Time lastCheckpoint = begun;
+  std::int64_t checkpointed = firstStep;  // its step
   double checkpointTook = estimatedCheckpointSeconds();
   bool searches = false, evaluationDue = false;
   while (!stop.stop_requested() && (stepLimit == 0 || step < stepLimit) &&
          (options.seconds <= 0 || secondsSince(begun) < options.seconds)) {
     if (attention.load(std::memory_order_relaxed)) {
+      // Nobody knows how long it stands still, and what its process comes to meanwhile.
+      if (options.checkpointSeconds > 0 && step > checkpointed && isPaused()) {
+        NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
+        NF_TRY([[maybe_unused]] const Unit tried, tryCheckpoint());
+        checkpointed = step;
+        lastCheckpoint = std::chrono::steady_clock::now();
+      }
       attend(stop);
       if (stop.stop_requested()) break;
     }
@@ -161,10 +169,16 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
       NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
       NF_TRY([[maybe_unused]] const Unit tried, tryCheckpoint());
       checkpointTook = secondsSince(start);
+      checkpointed = step;
       lastCheckpoint = std::chrono::steady_clock::now();
     }
   }
   return Unit{};
+}
+
+bool TrainJob::Impl::isPaused() {
+  const std::lock_guard lock(mutex);
+  return paused;
 }
 
 void TrainJob::Impl::attend(std::stop_token stop) {
@@ -182,12 +196,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   }
   if (training.executable)
     for (const auto& task : todo) task(*training.executable, step);
-  bool wait;
-  {
-    const std::unique_lock lock(mutex);
-    wait = paused;
-  }
-  if (!wait) return;
+  if (!isPaused()) return;
   if (supply && supply->tuning()) supply->tuning()->pause();
   emitState(protocol::RunPhase::Paused, {}, true);
   const Time pauseBegan = std::chrono::steady_clock::now();

@@ -149,6 +149,7 @@ struct TrainJob::Impl {
   Result<bool> awaitKernels(std::stop_token stop);
   Result<Unit> steps(std::stop_token stop);
   // What other threads have left: trials, tasks, a new share, a pause.
+  bool isPaused();
   void attend(std::stop_token stop);
   void tellTrials();
   void endTuning();

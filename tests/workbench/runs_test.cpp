@@ -177,6 +177,20 @@ TEST_F(Runs, AFinishedOneGoesOnWhereMoreStepsAreAskedFor) {
 }
 
 }  // namespace
+// Nobody knows how long it stands still: whatever ends its engine takes nothing of it.
+TEST_F(Runs, OneThatIsPausedIsKept) {
+  openChecked(kLong);
+  run(1);
+  ASSERT_TRUE(wait([&] { return strip() && window->workspace().runState().step > 50; }));
+  window->action("run.pause")->trigger();
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().phase == protocol::RunPhase::Paused; }));
+  const std::int64_t step = window->workspace().runState().step;
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
+  EXPECT_TRUE(wait([&] { return strip()->resumes() && strip()->checkpointStep() == step; })) << strip()->result().toStdString();
+  EXPECT_TRUE(window->messages()->text().contains("from step " + grouped(step))) << window->messages()->text().toStdString();
+}
+
 // Where a mistake keeps it from going on, the bar that offers it stays, and why is said.
 TEST_F(Runs, OneThatAMistakeKeepsFromGoingOnIsOfferedStill) {
   openChecked(kLong);
