@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/protocol/message.h"
+#include "core/syntax/derivative_name.h"
 #include "widgets/graph_view.h"
 #include "widgets/names.h"
 
@@ -22,6 +23,15 @@ QString nodeName(const GraphPage& graph, const GraphNode& node) {
 
 std::string tensorOf(const GraphPage& graph, const GraphNode& node) {
   return isAgain(graph, node) ? node.id.substr(0, node.id.rfind('#')) : node.id;
+}
+
+bool isGradientOf(const GraphPage& graph, const GraphNode& node, const std::string& tensor) {
+  const auto names = derivativeNames(tensorOf(graph, node));
+  return names && names->second == tensor;
+}
+
+bool isUpdateOf(const GraphNode& node, const std::string& tensor) {
+  return (node.phase == Phase::Optimizer || node.kind == NodeKind::State) && node.id.starts_with(tensor + '.');
 }
 
 QStringList nameLines(const QFontMetrics& metrics, const QString& name, int first, int second, bool room,

@@ -21,6 +21,9 @@ bool isAgain(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 QString nodeName(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 // What it computes, the first time or again.
 std::string tensorOf(const protocol::GraphPage& graph, const protocol::GraphNode& node);
+// What is of a tensor and no tensor of its own: a gradient with respect to it with its partial sums, and what an optimizer makes of it.
+bool isGradientOf(const protocol::GraphPage& graph, const protocol::GraphNode& node, const std::string& tensor);
+bool isUpdateOf(const protocol::GraphNode& node, const std::string& tensor);
 
 // Where the graph has the kernel: the operators of a loop's body are in no graph, and may have the names of others that are.
 std::vector<std::string> nodesOf(const protocol::SubgraphInfo& kernel);

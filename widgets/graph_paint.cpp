@@ -82,6 +82,13 @@ void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, doubl
   p.drawPolygon(QPolygonF{end, end - direction * 7 + normal * 3.2, end - direction * 7 - normal * 3.2});
 }
 
+// What belongs to the chosen node is outlined as it is, in a lighter hand.
+QPen GraphView::outline(Mark mark, const QColor& plain) const {
+  const Palette& c = m_theme->colors();
+  if (mark == Mark::Chosen) return {c.text, 2.2};
+  return mark == Mark::Belongs ? QPen(mixed(c.page, c.text, 0.6), 1.7) : QPen(plain, 1.1);
+}
+
 QString GraphView::tagOf(int group) const {
   const GraphGroup& g = m_graph.groups[static_cast<std::size_t>(group)];
   return g.id == g.name ? QString() : QString::fromStdString(g.id);
@@ -131,7 +138,8 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   const auto& box = m_layout.groups[g];
   const GraphGroup& group = m_graph.groups[g];
   const bool detail = scale >= kNamed;
-  bool marked = m_marks.empty(), chosen = false, touched = !m_changes;
+  bool marked = m_marks.empty(), touched = !m_changes;
+  Mark mark = Mark::Plain;
   std::vector<int> members(4, 0);
   for (std::size_t i = 0; i < m_layout.groupOf.size() && box.closed; ++i) {
     if (m_layout.groupOf[i] != static_cast<int>(g)) continue;
@@ -144,7 +152,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i)
       if (m_layout.groupOf[i] == static_cast<int>(g)) {
         marked = marked || m_marks[i] != Mark::Plain;
-        chosen = chosen || m_marks[i] == Mark::Chosen;
+        mark = std::max(mark, m_marks[i]);
       }
   const bool dim = !marked || m_outdated || (box.closed && !touched);
   const auto shade = [&](const QColor& color) { return dim ? mixed(c.page, color, 0.42) : color; };
@@ -158,7 +166,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     int most = 0;
     for (std::size_t k = 0; k < 4; ++k)
       if (members[k] > most) most = members[k], main = phases[k];
-    p.setPen(QPen(chosen ? c.text : mixed(c.page, main, dim ? 0.35 : 0.75), chosen ? 2.2 : 1.1));
+    p.setPen(outline(mark, mixed(c.page, main, dim ? 0.35 : 0.75)));
     p.setBrush(mixed(c.page, main, (c.dark ? 0.13 : 0.07) * (dim ? 0.4 : 1)));
     p.drawRoundedRect(box.rect, 10, 10);
     // The bar shows every phase in the group by its share.
@@ -293,9 +301,8 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     const bool dim = (mark == Mark::Plain && !m_marks.empty()) || m_outdated || unchanged(i);
     const QColor phase = dim ? faded(phaseColor(node)) : phaseColor(node);
     const QColor text = dim ? mixed(c.page, c.text, 0.42) : c.text, muted = dim ? mixed(c.page, c.muted, 0.42) : c.muted;
-    const bool chosen = !m_marks.empty() && m_marks[i] == Mark::Chosen;
     if (box.pill) {
-      p.setPen(QPen(chosen ? c.text : mixed(c.page, c.muted, dim ? 0.3 : 0.7), chosen ? 2 : 1.1));
+      p.setPen(outline(mark, mixed(c.page, c.muted, dim ? 0.3 : 0.7)));
       p.setBrush(c.page);
       p.drawRoundedRect(box.rect, 11, 11);
       if (!detail) continue;
@@ -311,8 +318,9 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
                      QRectF(0, 0, 32, 32));
       continue;
     }
-    p.setPen(QPen(chosen ? c.text : mixed(c.page, phase, dim ? 0.4 : 0.75), chosen ? 2.2 : 1,
-                  node.outsideStep ? Qt::DashLine : Qt::SolidLine));
+    QPen pen = outline(mark, mixed(c.page, phase, dim ? 0.4 : 0.75));
+    if (node.outsideStep) pen.setStyle(Qt::DashLine);
+    p.setPen(pen);
     p.setBrush(mixed(c.page, phase, (c.dark ? 0.16 : 0.09) * (dim ? 0.4 : 1)));
     p.drawRoundedRect(box.rect, 4, 4);
     p.setPen(Qt::NoPen);

@@ -270,7 +270,7 @@ bool GraphView::decided() const {
   return !m_decisionFrom.isEmpty() && m_chosen.isEmpty() && m_selection->choices() == m_decisionChoice;
 }
 
-// The chosen nodes, and everything on a path through them.
+// The chosen nodes, everything on a path through them, and what belongs to them.
 void GraphView::relate() {
   m_marks.clear();
   if (m_selection->empty() && m_chosen.isEmpty()) return;
@@ -314,6 +314,12 @@ void GraphView::relate() {
       }
     }
   }
+  // Of several that were chosen the last is the one that was looked for.
+  if (!m_selection->tensors().empty() && byName && !decided)
+    for (std::size_t i = 0; i < marks.size(); ++i)
+      if (const std::string& tensor = m_selection->tensors().back();
+          marks[i] != Mark::Chosen && (isGradientOf(m_graph, m_graph.nodes[i], tensor) || isUpdateOf(m_graph.nodes[i], tensor)))
+        marks[i] = Mark::Belongs;
   m_marks = std::move(marks);
 }
 

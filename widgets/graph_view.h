@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QPen>
 #include <QWidget>
 #include <deque>
 #include <memory>
@@ -48,6 +49,7 @@ class GraphView : public QWidget {
   QString chosen() const { return m_chosen; }
   // By node: outlined, or hidden in a closed group that is.
   bool isOutlined(std::size_t node) const { return node < m_marks.size() && m_marks[node] == Mark::Chosen; }
+  bool belongs(std::size_t node) const { return node < m_marks.size() && m_marks[node] == Mark::Belongs; }  // to what is chosen
   bool decided() const;  // a decision is what is selected
   // The nodes that a text is found in, by their places in the graph: those of that name first, then those whose name begins with it.
   std::vector<std::size_t> found(const QString& text) const;
@@ -142,7 +144,8 @@ class GraphView : public QWidget {
   double m_totalUs = 0;  // of the step; 0: a kernel of it was not measured
   bool m_groupsSeen = false;
   std::vector<std::vector<int>> m_in, m_out;  // edges by node
-  enum class Mark : std::uint8_t { Plain, Path, Chosen };
+  enum class Mark : std::uint8_t { Plain, Path, Belongs, Chosen };
+  QPen outline(Mark mark, const QColor& plain) const;
   std::vector<Mark> m_marks;  // by node; empty: nothing is selected
   QString m_chosen, m_decisionFrom, m_decisionTo, m_decisionText;
   std::uint64_t m_revision = 0, m_decisionChoice = 0, m_nodeChoice = 0;  // of the selection

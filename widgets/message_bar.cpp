@@ -107,10 +107,13 @@ class MessageBar::Row : public QWidget {
 
  private:
   void answer(int index) {
-    MessageBar* bar = m_bar;
+    const QPointer<MessageBar> bar = m_bar;
     const QString key = m_key;
+    bar->m_answered = key;
+    bar->m_answeredAt = static_cast<int>(bar->m_rows.indexOf(this));
     bar->remove(key);
     Q_EMIT bar->answered(key, index);
+    if (bar) bar->m_answered.clear();
   }
   QString m_key;
   const Theme* m_theme;
@@ -139,18 +142,31 @@ MessageBar::MessageBar(const Theme* theme, QWidget* parent)
 MessageBar::~MessageBar() { disconnect(qApp, nullptr, this, nullptr); }
 
 void MessageBar::ask(const QString& key, const QString& text, const QStringList& answers) {
-  auto row = std::find_if(m_rows.begin(), m_rows.end(), [&](const Row* r) { return r->key() == key; });
-  Row* asked = row == m_rows.end() ? new Row(m_theme, this, key) : *row;
-  if (row != m_rows.end()) m_rows.erase(row);
+  const auto at = std::find_if(m_rows.begin(), m_rows.end(), [&](const Row* r) { return r->key() == key; }) - m_rows.begin();
+  if (at < std::min<qsizetype>(m_rows.size(), kMostShown)) {
+    m_rows[at]->set(text, answers);
+    return arrange();
+  }
+  // One that nobody could read comes forward.
+  Row* asked = at < m_rows.size() ? m_rows.takeAt(at) : new Row(m_theme, this, key);
   asked->set(text, answers);
-  m_rows.prepend(asked);
+  const int place = m_answered == key && at >= m_rows.size() ? m_answeredAt : 0;
+  m_rows.insert(place, asked);
+  shiftPlaces(place, 1);
   closeGap();
 }
 
 void MessageBar::askNow(const QString& key, const QString& text, const QStringList& answers) {
   if (QWidget* focused = window()->focusWidget(); focused && !isAncestorOf(focused)) m_before = focused;
   ask(key, text, answers);
-  m_rows.front()->focusFirst();
+  for (Row* row : m_rows)
+    if (row->key() == key) return row->focusFirst();
+}
+
+// Of what stands behind the place where another one came or went.
+void MessageBar::shiftPlaces(int from, int by) {
+  for (int* at : {&m_gapAt, &m_answeredAt})
+    if (*at >= from) *at += by;
 }
 
 bool MessageBar::focusNext() {
@@ -176,6 +192,7 @@ void MessageBar::remove(const QString& key) {
   Row* row = *found;
   const auto at = static_cast<int>(found - m_rows.begin());
   m_rows.erase(found);
+  shiftPlaces(at + 1, -1);
   const bool focused = QApplication::focusWidget() && row->isAncestorOf(QApplication::focusWidget());
   if (focused) leave();
   if (!m_gap && !m_rows.isEmpty() && row->underPointer()) {

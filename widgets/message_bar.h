@@ -13,7 +13,7 @@ namespace nf {
 class Theme;
 
 // Bars across the window that say what happened and offer what can be done; never a modal box. The newest stands first, under it those
-// that still wait. Once one is answered the focus is where it was, and the others stay where they are until the pointer leaves its place.
+// that still wait. One that says something else, or is asked again by its answer, keeps its place. Once one is answered the focus is where it was, and the others stay where they are until the pointer leaves its place.
 // With the focus in a bar Enter presses its button and Esc puts it away, as its cross does. Each answer has an underlined letter of its
 // own, none of them a menu's.
 class MessageBar : public QWidget {
@@ -45,6 +45,7 @@ class MessageBar : public QWidget {
   class Row;
   void remove(const QString& key);
   void closeGap();
+  void shiftPlaces(int from, int by);
   void arrange();
   void giveLetters();
   void leave();
@@ -54,6 +55,8 @@ class MessageBar : public QWidget {
   QList<Row*> m_rows;    // the newest first
   Row* m_gap = nullptr;  // the place of one that was answered, until the pointer leaves it
   int m_gapAt = 0;
+  QString m_answered;  // while its answer is heard
+  int m_answeredAt = 0;
   QPointer<QWidget> m_before;
 };
 

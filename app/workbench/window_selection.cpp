@@ -14,6 +14,7 @@
 #include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
+#include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -335,7 +336,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   std::vector<std::string> ids;
   std::set<std::string> gradients;
   for (const auto& node : graph.nodes) {
-    const bool ofUpdate = !updated.empty() && node.phase == protocol::Phase::Optimizer && node.id.starts_with(updated + '.');
+    const bool ofUpdate = !updated.empty() && isUpdateOf(node, updated);
     if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins) && !updates(node.id) &&
         !ofUpdate)
       continue;

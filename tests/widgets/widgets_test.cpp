@@ -479,8 +479,51 @@ TEST_F(Widgets, MessagesStandUnderOneAnother) {
   for (const QLabel* l : bar.findChildren<QLabel*>())
     counted = counted || (l->isVisible() && l->text().startsWith("1 message waits"));
   EXPECT_TRUE(counted);
+  bar.ask("open", "pic.png is a picture.", {});
+  EXPECT_EQ(bar.shown(), QStringList({"open", "c", "b"})) << "what nobody could read comes forward";
   for (const char* gone : {"c", "b", "a", "open"}) bar.dismiss(gone);
   EXPECT_TRUE(bar.isHidden());
+}
+
+// Whatever is said in one of them, or asked again by its answer, no two change places.
+TEST_F(Widgets, AMessageKeepsItsPlaceWhileItLives) {
+  MessageBar bar(&theme);
+  bar.resize(600, 400);
+  const auto askAll = [&] {
+    for (const char* key : {"c", "b", "a"}) bar.ask(key, key, {"Compare"});
+  };
+  const auto press = [&](int i) {
+    QPushButton* there = nullptr;
+    QCoreApplication::processEvents();
+    for (QPushButton* b : bar.findChildren<QPushButton*>())
+      if (b->isVisible() && b->parentWidget() == bar.layout()->itemAt(i)->widget()) there = b;
+    if (there) QTest::mouseClick(there, Qt::LeftButton);
+    return there != nullptr;
+  };
+  askAll();
+  bar.show();
+  bar.ask("b", "It was compared.", {"Compare"});
+  EXPECT_EQ(bar.shown(), QStringList({"a", "b", "c"}));
+  bar.askNow("c", "Close it?", {"Close"});
+  EXPECT_EQ(bar.shown(), QStringList({"a", "b", "c"}));
+  QStringList gone;
+  const auto again = QObject::connect(&bar, &MessageBar::answered, [&](const QString& key, int) {
+    for (const QString& k : gone) bar.dismiss(k);
+    bar.ask(key, "Still.", {"Compare"});
+  });
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(press(i)) << i;
+    EXPECT_EQ(bar.shown(), QStringList({"a", "b", "c"})) << i;
+  }
+  // What its answer settles of others takes nobody else's place.
+  gone = QStringList{"a"};
+  ASSERT_TRUE(press(1));
+  EXPECT_EQ(bar.shown(), QStringList({"b", "c"}));
+  // One that is asked later is a new one.
+  QObject::disconnect(again);
+  ASSERT_TRUE(press(1));
+  bar.ask("c", "c", {"Compare"});
+  EXPECT_EQ(bar.shown(), QStringList({"c", "b"}));
 }
 
 // Who presses twice answers one of them.

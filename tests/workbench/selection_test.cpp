@@ -555,6 +555,39 @@ TEST_F(Selected, AnUpdateLeadsToItsOwnParametersNodes) {
   EXPECT_FALSE(nodes().filter("R.adam").isEmpty()) << nodes().join(' ').toStdString();
 }
 
+// A parameter that is chosen has with it what a step computes for it: its gradient, the states of its optimizer and its update.
+TEST_F(Selected, WhatIsMadeForAParameterBelongsToIt) {
+  openWith(
+      "# %%\nlet N = 8\nparam F[N, N] = normal(0, 1)\nparam R[N, N] = normal(0, 1)\n\n"
+      "# %%\nloss L = mean[i, j] (F[i, j] * R[i, j] - 1)^2\n\n# %%\ntrain L { optimizer = adam(lr=1e-2); steps = 10 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  const GraphView* graph = window->explain()->graph();
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && graph->graph().nodes.size() > 6; }));
+  const auto named = [&](bool (GraphView::*marked)(std::size_t) const) {
+    QStringList out;
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      if ((graph->*marked)(i)) out << QString::fromStdString(graph->graph().nodes[i].id);
+    return out;
+  };
+  const auto ofR = [&] {
+    const QStringList belong = named(&GraphView::belongs);
+    EXPECT_EQ(named(&GraphView::isOutlined), QStringList("R"));
+    for (const char* id : {"d(L)/d(R)", "R.next"}) EXPECT_TRUE(belong.contains(id)) << belong.join(' ').toStdString();
+    EXPECT_FALSE(belong.filter("R.adam").isEmpty()) << belong.join(' ').toStdString();
+    for (const QString& id : belong) EXPECT_TRUE(id.startsWith("R.") || id == "d(L)/d(R)") << id.toStdString();
+  };
+  window->showPage(MainWindow::Page::Author);
+  clickInOutline("R");
+  ofR();
+  // In the text as in the outline.
+  clickInOutline("F");
+  EXPECT_EQ(named(&GraphView::isOutlined), QStringList("F"));
+  CellView* declared = cell(0);
+  window->notebook()->activate(declared->id(), true);
+  declared->editor()->moveCaretTo(declared->editor()->bytes().find("R[N") + 1);
+  ofR();
+}
+
 // An access is part of the decisions about the tensor that it reads there, whose both ends are outlined in the graph.
 TEST_F(Selected, AnAccessLeadsToTheDecisionsAboutWhatItReads) {
   openWith(example("welcome.nf"));
