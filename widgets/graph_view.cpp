@@ -164,6 +164,7 @@ void GraphView::adopt(GraphLayout layout) {
       Q_EMIT zoomChanged(m_scale);
     } else {
       settle();
+      shrink(was);
     }
   }
   if (planned && !otherSheet && m_fitted && (m_moved || !m_back)) keepEdges(was);
@@ -380,6 +381,17 @@ void GraphView::keepEdges(const QRectF& was) {
   };
   m_offset += QPointF(shift(now.left(), now.right(), was.left(), was.right(), width()),
                       shift(now.top(), now.bottom(), was.top(), was.bottom(), height() - legendHeight()));
+}
+
+// A sheet that was in sight as a whole is so still where its names can be read.
+void GraphView::shrink(const QRectF& was) {
+  const QRectF room(0, 0, width(), height() - legendHeight());
+  if (was.isEmpty() || !room.contains(was) || room.contains(shown())) return;
+  const auto before = std::pair(m_offset, m_scale);
+  fit();
+  if (m_scale >= kFitted) return;
+  std::tie(m_offset, m_scale) = before;
+  Q_EMIT zoomChanged(m_scale);
 }
 
 // At least one of the nodes that were chosen elsewhere.

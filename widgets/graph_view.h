@@ -86,6 +86,7 @@ class GraphView : public QWidget {
   void settle();
   QRectF shown() const;  // where all of it lies, in pixels
   void keepEdges(const QRectF& was);
+  void shrink(const QRectF& was);
   void bringChosenIntoSight();
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);

@@ -158,9 +158,11 @@ int main(int argc, char** argv) {
     QObject::connect(
         &window.workspace(), &Workspace::analysed, &window, [&window, name = parser.value(inspect)] { window.pinInspector(name); },
         Qt::SingleShotConnection);
+  // Of the text as it was opened: what is decided later has other numbers.
   if (parser.isSet(decision))
-    QObject::connect(&window.workspace(), &Workspace::fusionArrived, &window,
-                     [&window, number = parser.value(decision).toInt()] { window.explain()->chooseDecision(number - 1); });
+    QObject::connect(&window.workspace(), &Workspace::fusionArrived, &window, [&window, number = parser.value(decision).toInt()] {
+      if (!window.workspace().document().canUndo()) window.explain()->chooseDecision(number - 1);
+    });
   const QString awaited = parser.value(after);
   const QStringList ofRuns{QStringLiteral("cell"),  QStringLiteral("step"), QStringLiteral("kernel_swap"),
                            QStringLiteral("trial"), QStringLiteral("eval"), QStringLiteral("done")};

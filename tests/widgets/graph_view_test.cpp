@@ -473,6 +473,42 @@ TEST_F(Widgets, TheFirstRowStaysInSightThroughPlans) {
   EXPECT_GT(common, 20);
 }
 
+// What was in sight as a whole is so of the next plan, where it can be; taken back, it stands as it stood.
+TEST_F(Widgets, AWholeGraphStaysWholeThroughPlans) {
+  int common = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const GraphPage large = randomGraph(seed, 14);
+    GraphPage small = large;
+    small.nodes.resize(7);
+    std::erase_if(small.edges, [&](const GraphEdge& e) {
+      const auto there = [&](const std::string& id) {
+        return std::ranges::find(small.nodes, id, &GraphNode::id) != small.nodes.end();
+      };
+      return !there(e.from) || !there(e.to);
+    });
+    GraphView view(&theme, &selection), fresh(&theme, &selection);
+    for (GraphView* v : {&view, &fresh}) v->resize(700, 400), v->show();
+    const auto whole = [](const GraphView& v) {
+      const QRectF& all = v.layoutOf().bounds;
+      return QRectF(v.rect()).contains(QRectF(v.toWidget(all.topLeft()), all.size() * v.zoom()));
+    };
+    view.setGraph(small);
+    fresh.setGraph(large);
+    if (!whole(view) || !whole(fresh) || fresh.zoom() < 0.55) continue;
+    const double zoom = view.zoom();
+    const QPointF corner = view.toWidget({0, 0});
+    view.setGraph(large);
+    EXPECT_TRUE(whole(view)) << zoom << " to " << view.zoom();
+    EXPECT_LE(view.zoom(), zoom);
+    common += view.zoom() < zoom;
+    view.setGraph(small);
+    EXPECT_DOUBLE_EQ(view.zoom(), zoom);
+    EXPECT_EQ(view.toWidget({0, 0}), corner);
+  }
+  EXPECT_GT(common, 10);
+}
+
 TEST_F(Widgets, AGraphThatDoesNotFitBeginsWithItsFirstOperator) {
   GraphPage g;
   g.stage = "fused";
