@@ -250,6 +250,7 @@ class Workspace : public QObject {
   protocol::Analysis m_analysis, m_names;
   std::vector<protocol::DiagnosticInfo> m_refusedHints;  // of m_analysis.diagnostics
   std::set<std::string> m_missing;
+  std::uint64_t m_sentWhole = 0;  // the revision that the engine was given the whole text of last
   qint64 m_lastKeyMs = 0;
   std::string meaningOfTrainings() const;
   std::int64_t m_byHand = 0;

@@ -22,6 +22,7 @@ void Workspace::startEngine() { m_engine->start(); }
 void Workspace::sendDocument() {
   if (m_engine->state() != EngineLink::State::Ready) return;
   m_replicaKnown = true;
+  m_sentWhole = m_document->revision();
   m_edited = false;
   m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
   const QString runs = m_path.isEmpty() ? place() : QString();
@@ -574,7 +575,10 @@ void Workspace::handle(const Envelope& envelope) {
     Q_EMIT checkpointFailed(*trouble);
     return;
   }
-  if (const auto* failure = std::get_if<Failed>(&envelope.message); failure && failure->stage == "revision") sendDocument();
+  // An edit did not fit what the engine has. The same text sent again would change nothing.
+  if (const auto* failure = std::get_if<Failed>(&envelope.message);
+      failure && failure->stage == "revision" && m_sentWhole != m_document->revision())
+    sendDocument();
   if (const auto found = m_replies.find(envelope.id); found != m_replies.end()) {
     const Reply reply = std::move(found->second);
     m_replies.erase(found);

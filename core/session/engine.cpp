@@ -102,7 +102,9 @@ void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::Requ
   {
     const std::lock_guard lock(m_mutex);
     const bool moved = m_document.name != name || m_document.directory != m.directory || m_results != results;
-    if (m_documentRevision != 0 && (m.revision < m_documentRevision || (m.revision == m_documentRevision && !moved))) {
+    const bool known = m.revision == m_documentRevision && !moved;
+    if (known && m.text == m_document.text) return;
+    if (m_documentRevision != 0 && (m.revision < m_documentRevision || known)) {
       fail(id, {"revision", "Revision " + std::to_string(m.revision) + " is older than what the engine holds.", {}, {}});
       return;
     }

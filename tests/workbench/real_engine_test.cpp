@@ -314,6 +314,25 @@ TEST_F(RealEngine, TheInspectorStaysWhereSomebodyTypesAMistake) {
   }
 }
 
+// What was asked about a kernel that an edit took away is answered once, and nothing is sent again and again for it.
+TEST_F(RealEngine, AnAnswerAboutWhatIsGoneIsTheLastOne) {
+  openChecked();
+  int refused = 0, told = 0;
+  QObject::connect(&window->workspace().engine(), &EngineLink::received, window.get(), [&](const protocol::Envelope& e) {
+    const auto* failed = std::get_if<protocol::Failed>(&e.message);
+    refused += failed && failed->stage == "revision";
+    told += std::holds_alternative<protocol::Expression>(e.message);
+  });
+  window->workspace().wantKernel("0123456789abcdef0123456789abcdef", {});
+  ASSERT_TRUE(wait([&] { return refused > 0; }));
+  for (int i = 1; i <= 10; ++i) {
+    const int before = told;
+    window->workspace().wantExpression("C");
+    ASSERT_TRUE(wait([&] { return told > before; }));
+  }
+  EXPECT_EQ(refused, 1);
+}
+
 // The only cell, deleted and brought back, has its panel and its text to the last line.
 TEST_F(RealEngine, TheOnlyCellComesBackWithItsRun) {
   openChecked("param W[4] = normal(0, 1)\nloss L = sum[i] W[i]^2\ntrain L { steps = 20; device = reference }\n\n");
