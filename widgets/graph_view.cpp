@@ -12,6 +12,7 @@
 #include <deque>
 #include <tuple>
 
+#include "core/support/unique_names.h"
 #include "widgets/basic.h"
 #include "widgets/graph_names.h"
 #include "widgets/names.h"
@@ -128,6 +129,14 @@ void GraphView::place() {
   });
 }
 
+// Whether the newest plan fuses what the one before did: the same operators, of which some may be computed again.
+bool GraphView::isFusedAgain() const {
+  std::set<std::string> before, now;
+  for (const auto& [id, place] : m_previous) before.emplace(withoutNumber(id));
+  for (const GraphNode& n : m_plan->nodes) now.emplace(withoutNumber(n.id));
+  return before == now;
+}
+
 void GraphView::adopt(GraphLayout layout) {
   m_outdated = m_graph.revision < m_revision;
   const bool onOpen = standsOnOpen(m_graph), otherSheet = std::exchange(m_onOpen, onOpen) != onOpen;
@@ -149,7 +158,7 @@ void GraphView::adopt(GraphLayout layout) {
     if (const auto was = m_previous.find(m_plan->nodes[i].id); was != m_previous.end() && !sheet()->nodes[i].hidden)
       moved += sheet()->nodes[i].rect.topLeft() - was->second, ++common;
   if (common > 0) m_offset -= moved / common * m_scale;
-  const bool planned = !m_previous.empty();
+  const bool planned = !m_previous.empty(), again = isFusedAgain();
   m_previous.clear();
   relate();
   if (otherSheet && m_fitted) {
@@ -164,7 +173,7 @@ void GraphView::adopt(GraphLayout layout) {
       Q_EMIT zoomChanged(m_scale);
     } else {
       settle();
-      shrink(was);
+      if (again) shrink(was);
     }
   }
   if (planned && !otherSheet && m_fitted && (m_moved || !m_back)) keepEdges(was);

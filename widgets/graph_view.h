@@ -87,6 +87,7 @@ class GraphView : public QWidget {
   QRectF shown() const;  // where all of it lies, in pixels
   void keepEdges(const QRectF& was);
   void shrink(const QRectF& was);
+  bool isFusedAgain() const;
   void bringChosenIntoSight();
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);

@@ -228,7 +228,7 @@ void Plot::addEndLabel(const QString& text, double x, double y, const QColor& co
   addLabel(std::move(label));
 }
 
-// Each as near to the height of its own line as the others let it.
+// Each as near to the height of its own line as the others let it; where there is no room behind the lines, above it.
 std::vector<QRectF> Plot::placeEndLabels(const QRectF& area) {
   std::vector<Label*> ends;
   double left = 0;
@@ -244,7 +244,9 @@ std::vector<QRectF> Plot::placeEndLabels(const QRectF& area) {
   for (const Label* label : ends) {
     const QFontMetricsF metrics(label->item->font());
     const QSizeF size(metrics.horizontalAdvance(label->text) + 2, metrics.height());
-    places.emplace_back(QPointF(left, std::max(free, heightOf(label) - size.height() / 2)), size);
+    const bool behind = left + size.width() <= m_plot->width();
+    const double top = heightOf(label) - (behind ? size.height() / 2 : size.height() + label->gap);
+    places.emplace_back(QPointF(behind ? left : area.right() - size.width(), std::max(free, top)), size);
     free = places.back().bottom() + 1;
   }
   double floor = area.bottom();

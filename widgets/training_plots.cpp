@@ -113,7 +113,7 @@ double finiteOr(const std::optional<double>& value, double otherwise) {
   return value && std::isfinite(*value) ? *value : otherwise;
 }
 
-// Right of the last step there is room for what the lines are called at their ends.
+// Right of the last step there is room for what the lines are called at their ends, unless words would take most of the plot.
 void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, double first, double last) {
   AxisRange range;
   range.low = first, range.high = std::max(last, first + (axis == TrainingAxis::Time ? 1e-3 : 1));
@@ -126,7 +126,8 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
   const double words = std::max(widest.horizontalAdvance(QObject::tr("held out 100.00 %")),
                                 widest.horizontalAdvance(QObject::tr("loss %1").arg(significant(0.0004444, 4))));
-  const double room = std::min(0.65, (words + 14) / width);
+  constexpr double kMostWords = 0.5;
+  const double share = (words + 14) / width, room = share > kMostWords ? 0 : share;
   plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
 }
 

@@ -341,6 +341,13 @@ void MainWindow::makeAuthor() {
   m_author->addPanel(QStringLiteral("outline"), new PanelHeader(m_theme, tr("Outline")), m_outline, Qt::LeftDockWidgetArea, 256);
   m_author->addPanel(QStringLiteral("inspector"), new PanelHeader(m_theme, tr("Inspector")), m_inspector, Qt::RightDockWidgetArea,
                      352);
+  keepForNotebook();
+}
+
+// A line of code as it is usually written has room.
+void MainWindow::keepForNotebook() {
+  constexpr double kNotebook = 520;
+  m_author->keepForMiddle(qRound(kNotebook * textScale()), {QStringLiteral("outline"), QStringLiteral("inspector")});
 }
 
 // ---------------------------------------------------------------- notebooks
@@ -554,7 +561,7 @@ void MainWindow::restoreLayout() {
   QSettings settings;
   m_actions->load(settings);
   if (const double scale = settings.value(QStringLiteral("view/textScale")).toDouble(); scale >= 0.5 && scale <= 3)
-    m_text->setTextScale(scale);
+    m_text->setTextScale(scale), keepForNotebook();
   if (settings.value(QStringLiteral("layout/version")).toInt() != kLayoutVersion) return;
   restoreGeometry(settings.value(QStringLiteral("layout/geometry")).toByteArray());
   for (DockPage* page : m_pages->findChildren<DockPage*>()) page->restoreLayout(settings);

@@ -213,6 +213,7 @@ class MainWindow : public QMainWindow {
   void closeRename();
   void zoom(int steps);  // 0: back to 100 %
   void setTextScale(double scale);
+  void keepForNotebook();
   void chooseTheme(Theme::Mode mode);  // somebody's choice, which is kept
   void exportAs(const QString& title, const QString& filter, const QString& ending, void (MainWindow::*write)(const QString&));
   void placeTabs();

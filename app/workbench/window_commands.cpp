@@ -733,6 +733,7 @@ void MainWindow::zoom(int steps) {
 
 void MainWindow::setTextScale(double scale) {
   m_text->setTextScale(scale);
+  keepForNotebook();
   if (m_store) QSettings().setValue(QStringLiteral("view/textScale"), scale);
   setStatus("text", tr("The notebook's text at %1 %").arg(qRound(scale * 100)));
 }

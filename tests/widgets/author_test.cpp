@@ -717,6 +717,42 @@ TEST_F(AuthorWidgets, PanelsStayWhereTheyWerePut) {
   EXPECT_EQ(page->dockWidgetArea(page->panel("left")), Qt::LeftDockWidgetArea);
 }
 
+// What folded in a small window is no panel that somebody put away.
+TEST_F(AuthorWidgets, FoldedPanelsComeBackInALargerWindow) {
+  QTemporaryDir folder;
+  QSettings settings(folder.filePath("layout.ini"), QSettings::IniFormat);
+  const auto make = [&](int width) {
+    auto page = std::make_unique<DockPage>(&theme, QStringLiteral("page"));
+    page->setCentralWidget(new QWidget);
+    page->addPanel(QStringLiteral("left"), new PanelHeader(&theme, "Left"), new QWidget, Qt::LeftDockWidgetArea, 200);
+    page->addPanel(QStringLiteral("right"), new PanelHeader(&theme, "Right"), new QWidget, Qt::RightDockWidgetArea, 300);
+    page->keepForMiddle(400, {QStringLiteral("left"), QStringLiteral("right")});
+    page->resize(width, 600);
+    return page;
+  };
+  const auto shown = [](const DockPage& page) {
+    return std::pair(page.panel("left")->isVisible(), page.panel("right")->isVisible());
+  };
+  auto page = make(700);
+  page->show();
+  EXPECT_EQ(shown(*page), std::pair(false, true));
+  EXPECT_TRUE(page->isFolded("left"));
+  page->saveLayout(settings);
+  for (const auto& [width, left] : {std::pair(700, false), std::pair(1000, true)}) {
+    page = make(width);
+    page->restoreLayout(settings);
+    page->show();
+    EXPECT_TRUE(QTest::qWaitFor([&] { return shown(*page) == std::pair(left, true); })) << width;
+  }
+  page->panel("left")->hide();
+  page->saveLayout(settings);
+  page = make(1000);
+  page->restoreLayout(settings);
+  page->show();
+  QCoreApplication::processEvents();
+  EXPECT_EQ(shown(*page), std::pair(false, true)) << "put away";
+}
+
 TEST_F(AuthorWidgets, PanelsGrowAgainWithTheWindow) {
   DockPage page(&theme, QStringLiteral("page"));
   page.setCentralWidget(new QWidget);

@@ -487,43 +487,51 @@ TEST_F(Tuning, TheStepIsHeldAgainstTheRecordedOne) {
 
 // Whatever the width, no two words of the plots under a train cell cover each other, and each plot is wide enough to be read.
 TEST_F(Tuning, ThePlotsOfATrainCellAreReadableAtEveryWidth) {
-  TrainStrip strip(&theme);
-  strip.show();
-  strip.start();
-  strip.setPeer("PyTorch 1.13.1, one thread", 6.5);
-  for (const StepEvent& e : manySteps(200, 3)) strip.addStep(e);
-  for (const KernelSwapEvent& s : manySwaps(12, 600, 3)) strip.addSwap(s);
-  EvalEvent eval;
-  for (int i = 1; i < 20; ++i) {
-    eval.step = i * 30, eval.accuracy = 0.5 + 0.02 * i, eval.loss = 1.0 / i;
-    strip.addEval(eval);
-  }
-  for (const int width : {420, 520, 640, 880, 940, 1400}) {
-    SCOPED_TRACE(width);
-    strip.resize(width, 560);
-    ASSERT_TRUE(QTest::qWaitFor([&] { return strip.width() == width; }));
-    QCoreApplication::processEvents();
-    for (Plot* plot : {static_cast<Plot*>(strip.plot()), static_cast<Plot*>(strip.lossPlot())}) {
-      EXPECT_GE(plot->width(), 280);
-      EXPECT_LE(plot->geometry().right(), strip.width());
-      const auto labels = plot->shownLabels();
-      EXPECT_GE(labels.size(), 2u);
-      for (std::size_t i = 0; i < labels.size(); ++i)
-        for (std::size_t k = i + 1; k < labels.size(); ++k)
-          EXPECT_FALSE(labels[i].second.intersects(labels[k].second))
-              << labels[i].first.toStdString() << " / " << labels[k].first.toStdString();
-      const QCPAxis* steps = plot->plot()->xAxis;
-      const QFontMetricsF metrics(steps->tickLabelFont());
-      double before = -HUGE_VAL;
-      for (qsizetype i = 0; i < steps->tickVector().size(); ++i) {
-        const double at = steps->coordToPixel(steps->tickVector()[i]);
-        const double half = metrics.horizontalAdvance(steps->tickVectorLabels()[i]) / 2;
-        EXPECT_GT(at - half, before) << steps->tickVectorLabels()[i].toStdString();
-        before = at + half;
+  for (const double scale : {1.0, 1.5}) {
+    Theme text(theme);
+    text.setTextScale(scale);
+    SCOPED_TRACE(scale);
+    TrainStrip strip(&text);
+    strip.show();
+    strip.start();
+    strip.setPeer("PyTorch 1.13.1, one thread", 6.5);
+    for (const StepEvent& e : manySteps(200, 3)) strip.addStep(e);
+    for (const KernelSwapEvent& s : manySwaps(12, 600, 3)) strip.addSwap(s);
+    EvalEvent eval;
+    for (int i = 1; i < 20; ++i) {
+      eval.step = i * 30, eval.accuracy = 0.5 + 0.02 * i, eval.loss = 1.0 / i;
+      strip.addEval(eval);
+    }
+    for (const int width : {420, 520, 640, 880, 940, 1400}) {
+      SCOPED_TRACE(width);
+      strip.resize(width, 560);
+      ASSERT_TRUE(QTest::qWaitFor([&] { return strip.width() == width; }));
+      QCoreApplication::processEvents();
+      for (Plot* plot : {static_cast<Plot*>(strip.plot()), static_cast<Plot*>(strip.lossPlot())}) {
+        EXPECT_GE(plot->width(), 280);
+        EXPECT_LE(plot->geometry().right(), strip.width());
+        const auto labels = plot->shownLabels();
+        EXPECT_GE(labels.size(), 2u);
+        for (std::size_t i = 0; i < labels.size(); ++i)
+          for (std::size_t k = i + 1; k < labels.size(); ++k)
+            EXPECT_FALSE(labels[i].second.intersects(labels[k].second))
+                << labels[i].first.toStdString() << " / " << labels[k].first.toStdString();
+        const QCPAxis* steps = plot->plot()->xAxis;
+        const QFontMetricsF metrics(steps->tickLabelFont());
+        // Words leave the curve its room.
+        const double left = plot->plot()->axisRect()->left(), right = plot->plot()->axisRect()->right();
+        EXPECT_GE(steps->coordToPixel(600) - left, 0.48 * (right - left));
+        double before = -HUGE_VAL;
+        for (qsizetype i = 0; i < steps->tickVector().size(); ++i) {
+          const double at = steps->coordToPixel(steps->tickVector()[i]);
+          const double half = metrics.horizontalAdvance(steps->tickVectorLabels()[i]) / 2;
+          EXPECT_GT(at - half, before) << steps->tickVectorLabels()[i].toStdString();
+          before = at + half;
+        }
+        if (plot != strip.lossPlot()) continue;
+        for (const auto& [text, place] : labels)
+          EXPECT_LE(place.right(), plot->plot()->axisRect()->right() + 4) << text.toStdString() << " stands on the other axis";
       }
-      if (plot != strip.lossPlot()) continue;
-      for (const auto& [text, place] : labels)
-        EXPECT_LE(place.right(), plot->plot()->axisRect()->right() + 4) << text.toStdString() << " stands on the other axis";
     }
   }
 }

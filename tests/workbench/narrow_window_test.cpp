@@ -4,6 +4,7 @@
 
 #include <QAbstractButton>
 #include <QComboBox>
+#include <QDockWidget>
 #include <QHeaderView>
 #include <QLabel>
 #include <QScrollBar>
@@ -27,6 +28,7 @@ struct NarrowWindow : Selected {
     openWith(text);
     window->resize(1024, 700);
   }
+  QDockWidget* panel(const char* id) { return window->findChild<QDockWidget*>(QStringLiteral("author.") + QLatin1String(id)); }
   // What stands out of the notebook's page at the right.
   QStringList cut() {
     const QWidget* page = window->notebook()->viewport();
@@ -117,6 +119,8 @@ TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
   const std::string name = "encoder_attention_query_projected";
   openNarrow("# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 1)\n" + name +
              "[i, j] = sum[k] X[i, k] * W[k, j]\nloss L = mean[i, j] " + name + "[i, j]^2\nshow " + name + ", d(L)/d(W)\n");
+  ASSERT_TRUE(wait([&] { return !panel("outline")->isVisible(); }));
+  window->action("view.outline")->trigger();
   run(0);
   ASSERT_TRUE(wait([&] { return cell(0)->status() != protocol::CellStatus::Running; }));
   cell(0)->showResult(3);
@@ -140,11 +144,56 @@ TEST_F(NarrowWindow, AResultWithAChoiceOfTensorsFitsItsPage) {
     EXPECT_TRUE(wait([&] { return !overlaps(); })) << width;
   }
   // Where there is room for both the choice stands beside the tabs.
+  QCoreApplication::processEvents();
+  if (!panel("outline")->isVisible()) window->action("view.outline")->trigger();
   const auto* tabs = cell(0)->findChild<TabRow*>();
-  EXPECT_GT(choice->y(), tabs->geometry().bottom());
+  EXPECT_TRUE(wait([&] { return choice->y() > tabs->geometry().bottom(); }));
   window->resize(1600, 1000);
   EXPECT_TRUE(wait([&] { return choice->x() > tabs->geometry().right(); }));
   EXPECT_LT(choice->y(), tabs->geometry().bottom());
+}
+
+// Beside code of a readable width: the outline gives way first, the inspector for larger text; by hand each is as it is wanted.
+TEST_F(NarrowWindow, PanelsFoldWhereThereIsNoRoomForTheCode) {
+  openChecked();
+  const auto shown = [&] {
+    QStringList out;
+    for (const char* id : {"outline", "inspector"})
+      if (panel(id)->isVisible()) out << id;
+    return out.join(' ');
+  };
+  const auto at = [&](int width, const char* panels) {
+    window->resize(width, 700);
+    QCoreApplication::processEvents();
+    return wait([&] { return window->width() == width && shown() == panels; });
+  };
+  const auto open = [&](const QString& name) {
+    for (QAbstractButton* b : window->findChildren<QAbstractButton*>())
+      if (b->isVisible() && b->accessibleName() == "Open " + name) return b;
+    return static_cast<QAbstractButton*>(nullptr);
+  };
+  ASSERT_TRUE(at(1600, "outline inspector"));
+  EXPECT_FALSE(open("Outline"));
+  ASSERT_TRUE(at(1024, "inspector"));
+  EXPECT_GE(window->notebook()->width(), 520);
+  for (int i = 0; i < 3; ++i) QTest::keyClick(window->notebook(), Qt::Key_Plus, Qt::ControlModifier);
+  ASSERT_TRUE(wait([&] { return shown().isEmpty(); })) << shown().toStdString();
+  EXPECT_GE(window->notebook()->width(), 780);
+  ASSERT_TRUE(at(1600, "outline inspector"));
+  window->action("view.zoomReset")->trigger();
+  ASSERT_TRUE(at(1024, "inspector"));
+  // Opened by hand it stays, until there was room for all.
+  ASSERT_TRUE(open("Outline"));
+  QTest::mouseClick(open("Outline"), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return shown() == "outline inspector" && !open("Outline"); }));
+  ASSERT_TRUE(at(1060, "outline inspector")) << shown().toStdString() << " " << window->width();
+  ASSERT_TRUE(at(1600, "outline inspector"));
+  ASSERT_TRUE(at(1024, "inspector"));
+  // Put away by hand it stays away.
+  window->action("view.inspector")->trigger();
+  ASSERT_TRUE(wait([&] { return shown() == "outline"; })) << "there is room for one";
+  ASSERT_TRUE(at(1600, "outline"));
+  EXPECT_FALSE(open("Inspector"));
 }
 
 // What is said about a notebook and its engine has the room that there is.
