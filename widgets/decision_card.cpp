@@ -486,9 +486,10 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
       device.device.empty()
           ? QString()
           : scopeText(device) + (device.assumed ? tr(", assumed, not measured:  ") : QStringLiteral(":  ")) + constantsText(device);
-  auto* scope =
-      label(m_scope.isEmpty() ? QString() : scopeText(device) + QLatin1Char('\n') + constantLines(device).join(QLatin1Char('\n')),
-            "muted");
+  auto* scope = label(m_scope.isEmpty() ? QString()
+                                        : scopeText(device) + (device.assumed ? tr(", assumed, not measured") : QString()) +
+                                              QLatin1Char('\n') + constantLines(device).join(QLatin1Char('\n')),
+                      "muted");
   scope->setObjectName(QStringLiteral("constants"));
   scope->setToolTip(tr("In brackets: holds the true value with 95 %, as far as the samples of one measurement can tell"));
   scope->setFont(m_theme->ui(12));

@@ -143,6 +143,13 @@ void DevicesView::setMeasuring(bool measuring) {
   m_header->setDetail(measuring ? tr("measuring") : tr("constants are measured on this machine, never looked up"));
 }
 
+void DevicesView::setFailed(const QString& message) {
+  setMeasuring(false);
+  m_header->setDetail(message);
+}
+
+QString DevicesView::detail() const { return m_header->detail(); }
+
 void DevicesView::setDevices(const protocol::Devices& devices, std::chrono::steady_clock::time_point taken) {
   m_devices = devices;
   m_taken = taken;

@@ -28,6 +28,8 @@ class DevicesView : public QWidget {
   void setDevices(const protocol::Devices& devices, std::chrono::steady_clock::time_point taken = std::chrono::steady_clock::now());
   std::chrono::steady_clock::time_point taken() const { return m_taken; }
   void setMeasuring(bool measuring);
+  void setFailed(const QString& message);  // nothing was measured
+  QString detail() const;                  // beside the title
   // What runs now, and on which device; empty: nothing.
   void setRunning(const std::string& device, const QString& what);
   QString stateOf(const std::string& device) const;  // "in use: training", "ready", "missing"

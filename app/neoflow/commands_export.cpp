@@ -73,19 +73,29 @@ std::string safeFileName(const std::string& name) {
   return out.substr(0, 80);
 }
 
-// Is a loss computed as the run computed it? Then what it learnt means the same, however long or by which kernels it trained.
-bool computesAsLearnt(const CompiledNotebook& notebook, const std::string& run) {
+// Is a loss computed as the run computed it? Then what it learnt means the same, however long or by which kernels it trained, and what was
+// renamed since is given by its name then. Empty: it is not.
+std::optional<std::map<std::string, std::string>> learntNames(const CompiledNotebook& notebook, const std::string& run) {
   std::error_code none;
   const std::string file = run + "/checkpoint.safetensors";
   const auto checkpoint = fs::exists(file, none) ? readCheckpoint(file) : Result<Checkpoint>(Error{});
-  return checkpoint && !checkpoint->places.empty() && std::ranges::any_of(notebook.trains, [&](const TrainSettings& train) {
-           return parameterPlaces(notebook.program, notebook.tensorNamed(train.loss)) == checkpoint->places;
-         });
+  if (!checkpoint || checkpoint->places.empty()) return std::nullopt;
+  const auto sorted = [](const std::map<std::string, std::string>& places) {
+    std::multiset<std::string> out;
+    for (const auto& [name, place] : places) out.insert(place);
+    return out;
+  };
+  for (const TrainSettings& train : notebook.trains) {
+    const auto places = parameterPlaces(notebook.program, notebook.tensorNamed(train.loss));
+    if (sorted(places) == sorted(checkpoint->places)) return renamedParameters(checkpoint->places, places);
+  }
+  return std::nullopt;
 }
 
 // `run`: the folder of the newest run that what is computed may go on from; empty: there is none.
 Result<ShownValues> shownValues(BackendRegistry& registry, const ExportOptions& options, const CompiledNotebook& notebook,
-                                const std::map<std::string, std::string>& sets, const std::string& run, std::stop_token stop) {
+                                const std::map<std::string, std::string>& sets, const std::string& run,
+                                const std::map<std::string, std::string>& renamed, std::stop_token stop) {
   ShownValues values;
   const bool any = std::ranges::any_of(notebook.cells, [](const CellInfo& c) { return !c.shows.empty(); });
   if (!any) return values;
@@ -96,7 +106,8 @@ Result<ShownValues> shownValues(BackendRegistry& registry, const ExportOptions& 
   asked.sets = sets;
   asked.tensors = {"shown"};
   std::error_code none;
-  if (!run.empty() && fs::exists(run + "/checkpoint.safetensors", none)) asked.weights = run + "/checkpoint.safetensors";
+  if (!run.empty() && fs::exists(run + "/checkpoint.safetensors", none))
+    asked.weights = run + "/checkpoint.safetensors", asked.renamed = renamed;
   RunJob job(**context, asked);
   NF_TRY(const bool prepared, job.prepare(stop));
   if (!prepared) return stopped();
@@ -208,9 +219,9 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     if (auto sets = parseSets(options.sets)) compiled.sets = std::move(*sets);
     ShownValues values;
     if (options.values) {
-      const bool learnt = !run.empty() && computesAsLearnt(loaded.notebook, run);
-      auto computed =
-          shownValues(registry, options, loaded.notebook, compiled.sets, learnt ? run : std::string(), signals->token());
+      const auto learnt = run.empty() ? std::nullopt : learntNames(loaded.notebook, run);
+      auto computed = shownValues(registry, options, loaded.notebook, compiled.sets, learnt ? run : std::string(),
+                                  learnt.value_or(std::map<std::string, std::string>()), signals->token());
       if (!computed && isStopped(computed.error())) return report(computed.error(), options.json);
       if (computed) values = std::move(*computed);
       else values.note = "What the cells show was not computed: " + computed.error().message;

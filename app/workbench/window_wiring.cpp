@@ -277,6 +277,7 @@ void MainWindow::connectTab(Tab* tab) {
     setStatus("error", what + QStringLiteral(": ") + message);
     if (what == Workspace::tr("Graph")) m_explain->setWaiting(false);
     if (what == Workspace::tr("Kernel")) m_tune->setKernelFailed(message);
+    if (what == Workspace::tr("Devices")) m_devices->setFailed(message);
   });
 }
 

@@ -48,6 +48,25 @@ Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
   return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
 }
 
+std::map<std::string, std::string> renamedParameters(const std::map<std::string, std::string>& thenPlaces,
+                                                     const std::map<std::string, std::string>& nowPlaces) {
+  std::map<std::string, std::string> thenAt, now;  // thenAt: by place
+  for (const auto& [name, at] : thenPlaces)
+    if (!nowPlaces.contains(name)) thenAt.emplace(at, name);
+  for (const auto& [name, at] : nowPlaces)
+    if (const auto then = thenAt.find(at); then != thenAt.end() && !thenPlaces.contains(name)) now.emplace(then->second, name);
+  return now;
+}
+
+void renameTensors(NamedTensors& tensors, const std::map<std::string, std::string>& renamed) {
+  for (auto& [name, value] : tensors)
+    for (std::size_t end = name.size(); end != std::string::npos && end > 0; end = name.rfind('.', end - 1))
+      if (const auto found = renamed.find(name.substr(0, end)); found != renamed.end()) {
+        name.replace(0, end, found->second);
+        break;
+      }
+}
+
 Result<Checkpoint> readCheckpoint(const std::string& path) {
   NF_TRY(const std::string bytes, readFile(path));
   Checkpoint c;

@@ -36,6 +36,11 @@ Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& checkpoi
 Result<Checkpoint> readCheckpoint(const std::string& path);
 // By name, of a safetensors or npz file; a checkpoint's are checked as readCheckpoint() does.
 Result<NamedTensors> readWeights(const std::string& path);
+// What was renamed stands at its place in the loss (parameterPlaces()): by the name then, the one now.
+std::map<std::string, std::string> renamedParameters(const std::map<std::string, std::string>& thenPlaces,
+                                                     const std::map<std::string, std::string>& nowPlaces);
+// The optimizer's states of a parameter go by its name: `Wt`, `Wt.adam.m` of `W`, `W.adam.m`.
+void renameTensors(NamedTensors& tensors, const std::map<std::string, std::string>& renamed);
 // Into the tensors of these names; others are left out. `from`: for errors. An error: another shape, or not one of the parameters and
 // states that are there. Returns the names that were written.
 Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTensors& tensors, const std::string& from);

@@ -239,6 +239,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   NamedTensors weights;
   if (!m_options.weights.empty()) {
     NF_TRY(weights, readWeights(m_options.weights));
+    renameTensors(weights, m_options.renamed);
     // What is computed here may need none of those that the notebook has.
     const auto isHere = [&](const auto& named) { return m_notebook.tensorNamed(named.first).valid(); };
     const auto isNeeded = [&](const auto& named) { return m_store->find(named.first) != nullptr; };

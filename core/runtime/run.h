@@ -36,6 +36,7 @@ struct RunOptions {
   std::vector<std::string>
       tensors;          // to be computed: names, `d(L)/d(W)`; "shown": what cells show; "all": every named and every shown one
   std::string weights;  // safetensors (a checkpoint too) or npz, by name, in place of initial values
+  std::map<std::string, std::string> renamed;  // parameters of `weights`: by the name there, the one here
   // The same from memory: what has no tensor of its type and shape here is passed over.
   std::map<std::string, HostTensor> values;
   bool training = false;  // value of the condition `training`

@@ -14,14 +14,16 @@ void StepTimes::expect(std::int64_t steps) {
 void StepTimes::add(float milliseconds) {
   if (m_recent.size() < kRecent) m_recent.push_back(milliseconds);
   else m_recent[static_cast<std::size_t>(m_count) % kRecent] = milliseconds;
-  if (m_count % m_spacing == 0) {
-    if (m_kept.size() == kKept) {
-      for (std::size_t i = 0; 2 * i < m_kept.size(); ++i) m_kept[i] = m_kept[2 * i];
-      m_kept.resize(kKept / 2);
-      m_spacing *= 2;
-    }
-    if (m_count % m_spacing == 0) m_kept.push_back(milliseconds);
+  const auto draw = [this](std::int64_t of) { return static_cast<std::int64_t>(m_random() % static_cast<std::uint64_t>(of)); };
+  if (m_count % m_spacing == 0) m_drawn = m_count + draw(m_spacing);
+  if (m_count == m_drawn && m_kept.size() == kKept) {
+    for (std::size_t i = 0; 2 * i < m_kept.size(); ++i) m_kept[i] = m_kept[2 * i + static_cast<std::size_t>(draw(2))];
+    m_kept.resize(kKept / 2);
+    // The steps under way are the first half of twice as many: this one is kept, or one of the second half.
+    if (draw(2) == 1) m_drawn += m_spacing - m_drawn % m_spacing + draw(m_spacing);
+    m_spacing *= 2;
   }
+  if (m_count == m_drawn) m_kept.push_back(milliseconds);
   ++m_count;
 }
 

@@ -28,7 +28,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
                        ": a resumed run is the run that was begun. Leave the seed out, or begin another run with its `--weights`.",
                    {},
                    {}};
-    renameCheckpoint();
+    renameTensors(checkpoint->tensors, renamedParameters(checkpoint->places, places));
     seed = checkpoint->seed;
     firstStep = step = checkpoint->step;
     if (!options.onlyEvaluate) tellWhatResumesDifferently();
@@ -197,6 +197,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   if (training.executable)
     for (const auto& task : todo) task(*training.executable, step);
   if (!isPaused()) return;
+  flushStepEvent(std::chrono::steady_clock::now());  // what stands beside the step is of that step
   if (supply && supply->tuning()) supply->tuning()->pause();
   emitState(protocol::RunPhase::Paused, {}, true);
   const Time pauseBegan = std::chrono::steady_clock::now();

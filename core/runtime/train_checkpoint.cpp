@@ -36,22 +36,6 @@ Result<Unit> TrainJob::Impl::loadWeights(const NamedTensors& tensors, const std:
   return Unit{};
 }
 
-// What was renamed stands at its place in the loss; the optimizer's states of it go by its name: `Wt`, `Wt.adam.m` of `W`, `W.adam.m`.
-void TrainJob::Impl::renameCheckpoint() {
-  std::map<std::string, std::string> thenAt, now;  // by place, the name then; by name then, the one now
-  for (const auto& [name, at] : checkpoint->places)
-    if (!places.contains(name)) thenAt.emplace(at, name);
-  for (const auto& [name, at] : places)
-    if (const auto then = thenAt.find(at); then != thenAt.end() && !checkpoint->places.contains(name))
-      now.emplace(then->second, name);
-  for (auto& [name, value] : checkpoint->tensors)
-    for (std::size_t end = name.size(); end != std::string::npos && end > 0; end = name.rfind('.', end - 1))
-      if (const auto found = now.find(name.substr(0, end)); found != now.end()) {
-        name.replace(0, end, found->second);
-        break;
-      }
-}
-
 void TrainJob::Impl::tellWhatResumesDifferently() {
   const Checkpoint& was = *checkpoint;
   std::string from, to;

@@ -227,7 +227,6 @@ struct TrainJob::Impl {
   Result<Unit> readEarlier();
   Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all);
   // A warning where what is resumed had another device or mode.
-  void renameCheckpoint();
   void tellWhatResumesDifferently();
   // Before one was written: what a slow disk would take.
   double estimatedCheckpointSeconds() const;

@@ -304,6 +304,14 @@ TEST_F(CommandLine, APageHasWhatCellsShow) {
   longer.replace(longer.find("steps = 1"), 9, "steps = 9");
   file("net.nf", longer);
   EXPECT_THAT(page(" --values"), HasSubstr("w  f64 [4]  mean 0.75,"));
+  // A parameter that was renamed since has what it learnt.
+  std::string renamed = net("1");
+  for (std::size_t at; (at = renamed.find("w[")) != std::string::npos;) renamed.replace(at, 2, "v[");
+  renamed.replace(renamed.find("show w"), 6, "show v");
+  file("net.nf", renamed);
+  text = page(" --values");
+  EXPECT_THAT(text, HasSubstr("v  f64 [4]  mean 0.75,"));
+  EXPECT_THAT(text, HasSubstr("Values are those with the weights of the newest run."));
   file("net.nf", net("5"));
   EXPECT_THAT(page(" --values"), HasSubstr("w  f64 [4]  mean 0.5,")) << "the run was of another text";
   file("net.nf", "input X[3] = npy(\"nowhere.npy\")\nshow X\n");

@@ -546,6 +546,24 @@ TEST_F(RealEngine, TuneSaysThatTheInterpreterHasNoKernels) {
   EXPECT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
 }
 
+// What is measured beside a training is what that leaves: it is refused where it was asked for.
+TEST_F(RealEngine, DevicesAreNotMeasuredBesideATraining) {
+  openChecked();
+  run(5);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step > 50; }));
+  window->showPage(MainWindow::Page::Devices);
+  auto* devices = window->findChild<DevicesView*>();
+  window->action("tune.measureDevice")->trigger();
+  EXPECT_TRUE(wait([&] { return devices->detail().contains("measure when it has ended"); })) << devices->detail().toStdString();
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && !window->workspace().runAsked(); }));
+  // The engine is free a moment later.
+  EXPECT_TRUE(wait([&] {
+    if (devices->detail().contains("when it has ended")) window->action("tune.measureDevice")->trigger();
+    return devices->detail().contains("measured on this machine");
+  })) << devices->detail().toStdString();
+}
+
 // The choice of a shown tensor with a long name makes neither its cell nor the page wider.
 TEST_F(RealEngine, LongNamesLeaveCellsTheirWidth) {
   const std::string name = "a_very_long_name_of_a_tensor_that_goes_on_and_on_until_nobody_reads_it_any_more_here";

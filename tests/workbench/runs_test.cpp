@@ -185,6 +185,8 @@ TEST_F(Runs, OneThatIsPausedIsKept) {
   window->action("run.pause")->trigger();
   ASSERT_TRUE(wait([&] { return window->workspace().runState().phase == protocol::RunPhase::Paused; }));
   const std::int64_t step = window->workspace().runState().step;
+  // Its loss is that of the step beside it.
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty() && window->workspace().steps().back().step == step; }));
   ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
   EXPECT_TRUE(wait([&] { return strip()->resumes() && strip()->checkpointStep() == step; })) << strip()->result().toStdString();
