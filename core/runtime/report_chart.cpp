@@ -41,10 +41,14 @@ std::vector<double> linearTicks(double low, double high, int most) {
   return ticks;
 }
 
+// Few enough to be read, however many decades there are.
 std::vector<double> decadeTicks(double low, double high) {
+  constexpr int kMostDecades = 6;
+  const int first = static_cast<int>(std::floor(std::log10(low))), decades = static_cast<int>(std::ceil(std::log10(high / low)));
+  const int apart = (decades + kMostDecades - 1) / kMostDecades;  // decades
   std::vector<double> ticks;
-  for (int e = static_cast<int>(std::floor(std::log10(low))); std::pow(10, e) <= high; ++e)
-    for (const double factor : {1.0, 2.0, 5.0})
+  for (int e = first - first % std::max(1, apart) - apart; std::pow(10, e) <= high; e += std::max(1, apart))
+    for (const double factor : decades > 3 ? std::vector<double>{1} : std::vector<double>{1, 2, 5})
       if (const double t = factor * std::pow(10, e); t >= low && t <= high) ticks.push_back(t);
   return ticks;
 }
