@@ -14,6 +14,9 @@
 #include "widgets/basic.h"
 
 namespace nf {
+namespace {
+bool isUpright(Qt::DockWidgetArea area) { return area == Qt::LeftDockWidgetArea || area == Qt::RightDockWidgetArea; }
+}  // namespace
 
 DockPage::DockPage(const Theme* theme, const QString& id, QWidget* parent) : QMainWindow(parent), m_theme(theme), m_id(id) {
   setObjectName(id);
@@ -54,16 +57,14 @@ QList<QAction*> DockPage::panelActions() const {
   return actions;
 }
 
-QDockWidget* DockPage::panel(const QString& id) const {
-  for (const Panel& p : m_panels)
-    if (p.dock->objectName() == m_id + QLatin1Char('.') + id) return p.dock;
-  return nullptr;
+const DockPage::Panel* DockPage::find(const QString& id) const {
+  const auto found = std::ranges::find(m_panels, m_id + QLatin1Char('.') + id, [](const Panel& p) { return p.dock->objectName(); });
+  return found == m_panels.end() ? nullptr : &*found;
 }
 
-DockPage::Panel* DockPage::find(const QString& id) {
-  for (Panel& p : m_panels)
-    if (p.dock->objectName() == m_id + QLatin1Char('.') + id) return &p;
-  return nullptr;
+QDockWidget* DockPage::panel(const QString& id) const {
+  const Panel* p = find(id);
+  return p ? p->dock : nullptr;
 }
 
 void DockPage::keepForMiddle(int width, const QStringList& panels) {
@@ -83,19 +84,14 @@ void DockPage::keepForMiddle(int width, const QStringList& panels) {
 }
 
 bool DockPage::isFolded(const QString& id) const {
-  return std::ranges::any_of(m_panels,
-                             [&](const Panel& p) { return p.folded && p.dock->objectName() == m_id + QLatin1Char('.') + id; });
-}
-
-Qt::DockWidgetArea DockPage::areaOf(QDockWidget* dock) const {
-  return dock->isFloating() ? Qt::NoDockWidgetArea : dockWidgetArea(dock);
+  const Panel* p = find(id);
+  return p && p->folded;
 }
 
 // By what the panels take when nobody has dragged them: how wide somebody likes one folds no other.
 void DockPage::fold() {
   const auto beside = [this](const Panel& p) {
-    const auto area = areaOf(p.dock);
-    return (area == Qt::LeftDockWidgetArea || area == Qt::RightDockWidgetArea) && (p.folded || !p.dock->isHidden());
+    return !p.dock->isFloating() && isUpright(dockWidgetArea(p.dock)) && (p.folded || !p.dock->isHidden());
   };
   const auto take = [this](const Panel& p) { return std::max(p.dock->minimumSizeHint().width(), mostOf(p, true)); };
   int room = width() - m_middle;
@@ -104,20 +100,25 @@ void DockPage::fold() {
   if (room >= 0)
     for (Panel& p : m_panels) p.byHand = false;
   m_folding = true;
-  for (const QString& id : m_folds) {
-    Panel* p = find(id);
-    if (!p || !beside(*p)) continue;
-    p->folded = room < 0 && !p->byHand;
-    if (p->folded) room += take(*p);
-    p->dock->setVisible(!p->folded);
-  }
+  for (const QString& id : m_folds)
+    for (Panel& p : m_panels) {
+      if (p.dock != panel(id) || !beside(p)) continue;
+      p.folded = room < 0 && !p.byHand;
+      if (p.folded) room += take(p);
+      p.dock->setVisible(!p.folded);
+    }
   m_folding = false;
   showRails();
 }
 
 void DockPage::showRails() {
+  std::map<QDockWidget*, Qt::DockWidgetArea> folded;
+  for (const Panel& p : m_panels)
+    if (p.folded) folded.emplace(p.dock, dockWidgetArea(p.dock));
+  if (folded == m_onRails) return;
+  m_onRails = std::move(folded);
   for (const auto& [area, rail] : m_rails) {
-    rail->clear();
+    qDeleteAll(rail->actions());
     for (const Panel& p : m_panels) {
       if (!p.folded || dockWidgetArea(p.dock) != area) continue;
       auto* open = new IconButton(m_theme, area == Qt::LeftDockWidgetArea ? QStringLiteral("right") : QStringLiteral("left"));
@@ -176,7 +177,7 @@ void DockPage::keepSizes() {
   for (const Panel& p : m_panels) {
     if (p.dock->isFloating() || p.dock->isHidden()) continue;
     const Qt::DockWidgetArea area = dockWidgetArea(p.dock);
-    const bool upright = area == Qt::LeftDockWidgetArea || area == Qt::RightDockWidgetArea;
+    const bool upright = isUpright(area);
     const int size = p.wanted > 0 && area == p.area ? p.wanted : mostOf(p, upright);
     resizeDocks({p.dock}, {size}, upright ? Qt::Horizontal : Qt::Vertical);
   }
@@ -206,7 +207,7 @@ bool DockPage::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::Resize && QApplication::mouseButtons() & Qt::LeftButton && !m_resizing)
     for (Panel& p : m_panels)
       if (p.dock == watched && !p.dock->isFloating() && dockWidgetArea(p.dock) == p.area)
-        p.wanted = p.area == Qt::LeftDockWidgetArea || p.area == Qt::RightDockWidgetArea ? p.dock->width() : p.dock->height();
+        p.wanted = isUpright(p.area) ? p.dock->width() : p.dock->height();
   return QMainWindow::eventFilter(watched, event);
 }
 

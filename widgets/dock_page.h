@@ -41,7 +41,6 @@ class DockPage : public QMainWindow {
   void keepSizes();
   void fold();
   void showRails();
-  Qt::DockWidgetArea areaOf(QDockWidget* dock) const;
   // Another number when panels come or go: an older layout is not restored.
   static constexpr int kLayoutVersion = 1;
   struct Panel {
@@ -51,7 +50,7 @@ class DockPage : public QMainWindow {
     int wanted = 0;                       // as a person has dragged it; 0: `size`
     bool folded = false, byHand = false;  // byHand: shown by a person, in however small a page
   };
-  Panel* find(const QString& id);
+  const Panel* find(const QString& id) const;
   int mostOf(const Panel& panel, bool upright) const;  // pixels
   const Theme* m_theme;
   QString m_id;
@@ -60,6 +59,7 @@ class DockPage : public QMainWindow {
   int m_middle = 0;     // pixels
   QStringList m_folds;  // panels
   std::map<Qt::DockWidgetArea, QToolBar*> m_rails;
+  std::map<QDockWidget*, Qt::DockWidgetArea> m_onRails;
 };
 
 }  // namespace nf

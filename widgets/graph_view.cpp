@@ -158,7 +158,7 @@ void GraphView::adopt(GraphLayout layout) {
     if (const auto was = m_previous.find(m_plan->nodes[i].id); was != m_previous.end() && !sheet()->nodes[i].hidden)
       moved += sheet()->nodes[i].rect.topLeft() - was->second, ++common;
   if (common > 0) m_offset -= moved / common * m_scale;
-  const bool planned = !m_previous.empty(), again = isFusedAgain();
+  const bool planned = !m_previous.empty(), again = planned && isFusedAgain();
   m_previous.clear();
   relate();
   if (otherSheet && m_fitted) {

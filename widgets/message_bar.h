@@ -13,7 +13,8 @@ namespace nf {
 class Theme;
 
 // Bars across the window that say what happened and offer what can be done; never a modal box. The newest stands first, under it those
-// that still wait. One that says something else, or is asked again by its answer, keeps its place. Once one is answered the focus is where it was, and the others stay where they are until the pointer leaves its place.
+// that still wait. One that says something else, or is asked again by its answer, keeps its place. Once one is answered the focus is where
+// it was, and the others stay where they are until the pointer leaves its place.
 // With the focus in a bar Enter presses its button and Esc puts it away, as its cross does. Each answer has an underlined letter of its
 // own, none of them a menu's.
 class MessageBar : public QWidget {

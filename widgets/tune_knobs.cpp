@@ -195,7 +195,6 @@ QComboBox* TuneView::knob(const QString& name) const {
 
 void TuneView::showMeasureState() {
   const QString why = refusal();
-  m_measure->setToolTip(interprets() ? noKernels() : tr("Compile, check and time the schedule that the knobs say"));
   const bool ruledOut = !why.isEmpty() && edited();
   setUsable(m_measure, !m_space.knobs.empty() && !m_measuring && !ruledOut);
   if (ruledOut) say(tr("This kernel cannot have it: %1").arg(why));

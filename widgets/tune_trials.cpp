@@ -132,7 +132,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   showGains();
   m_list->viewport()->update();
   m_roofline->setSubgraphs(subgraphs, m_current);
-  m_tune->setEnabled(!subgraphs.empty() && !interprets());
+  showOffers();
   refreshPin();
   showInstances();
   if (row < 0 && !subgraphs.empty()) {

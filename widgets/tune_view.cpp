@@ -214,7 +214,7 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     showLineage();
   });
   setUsable(m_measure, false);
-  m_tune->setEnabled(false);
+  showOffers();
   m_result->hide();
   refreshPin();
   m_knobHeader->setDetail(tr("of the chosen subgraph"));
@@ -238,7 +238,6 @@ QWidget* TuneView::makeLeft() {
   m_budget->setFont(m_theme->ui(20, QFont::DemiBold));
   figure->addWidget(m_budget);
   figure->addStretch(1);
-  m_tune->setToolTip(tr("Search without training"));
   figure->addWidget(m_tune);
   budget->addLayout(figure);
   m_share->setToolTip(tr("Share of the device that tuning may take while training; drag it at any time. Solid: taken so far"));
@@ -293,7 +292,6 @@ QWidget* TuneView::makeLeft() {
   m_measure->setProperty("primary", true);
   m_replay->setToolTip(tr("Measure the chosen trial once more and show the new figure beside the old one"));
   for (QPushButton* b : {m_pin, m_replay, m_measure}) b->setProperty("tight", true);
-  m_measure->setToolTip(tr("Compile, check and time the schedule that the knobs say"));
   m_result->setFont(m_theme->ui(12));
   m_result->setWordWrap(true);
   m_result->setMinimumWidth(0);
@@ -532,10 +530,15 @@ void TuneView::setStep(const std::string& device, bool edited) {
   m_profile->setStep(device, edited);
   if (device.empty() || device == m_device) return;
   const bool another = !std::exchange(m_device, device).empty();
-  m_tune->setEnabled(!m_subgraphs.empty() && !interprets());
-  m_tune->setToolTip(interprets() ? noKernels() : tr("Search without training"));
+  showOffers();
   // Kernel, knobs and times are another device's.
   if (another && !m_current.empty()) chooseSubgraph(m_current);
+}
+
+void TuneView::showOffers() {
+  m_tune->setEnabled(!m_subgraphs.empty() && !interprets());
+  m_tune->setToolTip(interprets() ? noKernels() : tr("Search without training"));
+  m_measure->setToolTip(interprets() ? noKernels() : tr("Compile, check and time the schedule that the knobs say"));
 }
 
 bool TuneView::interprets() const { return m_device == "reference"; }

@@ -144,6 +144,7 @@ class TuneView : public QWidget {
   QString refusal() const;  // why the kernel cannot have what the knobs say; empty: nothing is known against it
   bool told() const;        // whether the engine has said so of what the knobs say
   QString noKernels() const;
+  void showOffers();
   void say(const QString& text);
   bool pinned() const;
   void showBudget();

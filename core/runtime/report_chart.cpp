@@ -43,13 +43,14 @@ std::vector<double> linearTicks(double low, double high, int most) {
 
 // Few enough to be read, however many decades there are.
 std::vector<double> decadeTicks(double low, double high) {
-  constexpr int kMostDecades = 6;
+  constexpr int kMostDecades = 6, kMostWithin = 3;  // within: 2 and 5 of each are told, too
   const int first = static_cast<int>(std::floor(std::log10(low))), decades = static_cast<int>(std::ceil(std::log10(high / low)));
-  const int apart = (decades + kMostDecades - 1) / kMostDecades;  // decades
+  const int apart = std::max(1, (decades + kMostDecades - 1) / kMostDecades);  // decades
   std::vector<double> ticks;
-  for (int e = first - first % std::max(1, apart) - apart; std::pow(10, e) <= high; e += std::max(1, apart))
-    for (const double factor : decades > 3 ? std::vector<double>{1} : std::vector<double>{1, 2, 5})
-      if (const double t = factor * std::pow(10, e); t >= low && t <= high) ticks.push_back(t);
+  for (int e = first - first % apart - apart; std::pow(10, e) <= high; e += apart)
+    for (const double factor : {1.0, 2.0, 5.0})
+      if (const double t = factor * std::pow(10, e); t >= low && t <= high && (factor == 1 || decades <= kMostWithin))
+        ticks.push_back(t);
   return ticks;
 }
 
