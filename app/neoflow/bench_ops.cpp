@@ -28,6 +28,7 @@
 #include "core/runtime/host_tensor.h"
 #include "core/schedule/schedule.h"
 #include "core/support/assert.h"
+#include "core/support/scaled_text.h"
 #include "core/transform/remove_dead_operators.h"
 #include "core/tune/timed_runs.h"
 
@@ -630,8 +631,8 @@ int runBenchOps(BackendRegistry& registry, const BenchOpsOptions& options) {
   }
   nlohmann::json rows = nlohmann::json::array();
   if (!options.json) {
-    std::printf("%s; %.0f GFLOP/s a thread, %.1f GB/s, launch %.2f us; %s\n", device.description().c_str(), target.peakFlops / 1e9,
-                target.peakBandwidth / 1e9, target.launchSeconds * 1e6,
+    std::printf("%s; %.0f GFLOP/s a thread, %.1f GB/s, launch %s; %s\n", device.description().c_str(), target.peakFlops / 1e9,
+                target.peakBandwidth / 1e9, siText(target.launchSeconds, "s").c_str(),
                 peers.gemm                     ? "ratios are speeds, the peer's = 1"
                 : host && *dtype != DType::F32 ? "peers are measured in f32 alone"
                                                : "no peer is installed");

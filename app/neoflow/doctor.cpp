@@ -18,6 +18,7 @@
 
 #include "app/neoflow/commands.h"
 #include "core/runtime/pipeline.h"
+#include "core/support/scaled_text.h"
 #include "core/tune/record_database.h"
 
 namespace nf {
@@ -105,9 +106,10 @@ nlohmann::json intervalOf(const Backend::Estimate& e) {
 std::string intervalsText(const Backend::About& about) {
   if (about.bandwidth.samples <= 0) return {};
   char line[200];
-  std::snprintf(line, sizeof line, "95 %%: P_d %.1f to %.1f GB/s, P_c %.1f to %.1f GFLOP/s, L %.2f to %.2f us, %d samples each",
+  std::snprintf(line, sizeof line, "95 %%: P_d %.1f to %.1f GB/s, P_c %.1f to %.1f GFLOP/s, L %s to %s, %d samples each",
                 about.bandwidth.low / 1e9, about.bandwidth.high / 1e9, about.flopRate.low / 1e9, about.flopRate.high / 1e9,
-                about.launchSeconds.low * 1e6, about.launchSeconds.high * 1e6, static_cast<int>(about.bandwidth.samples));
+                siText(about.launchSeconds.low, "s").c_str(), siText(about.launchSeconds.high, "s").c_str(),
+                static_cast<int>(about.bandwidth.samples));
   return line;
 }
 
@@ -167,9 +169,9 @@ int runDoctor(const BackendRegistry& registry, bool json) {
                          {"L", c.launchSeconds},
                          {"intervals", intervalsJson(about)}});
       char line[200];
-      std::snprintf(line, sizeof line, "  %s  %d threads, %d-bit vectors, P_d %.1f GB/s, P_c %.1f GFLOP/s, L %.2f us\n",
-                    name.c_str(), static_cast<int>(target->threads), static_cast<int>(target->vectorBytes * 8), c.bandwidth / 1e9,
-                    c.flopRate / 1e9, c.launchSeconds * 1e6);
+      std::snprintf(line, sizeof line, "  %s  %d threads, %d-bit vectors, P_d %.1f GB/s, P_c %.1f GFLOP/s, L %s\n", name.c_str(),
+                    static_cast<int>(target->threads), static_cast<int>(target->vectorBytes * 8), c.bandwidth / 1e9,
+                    c.flopRate / 1e9, siText(c.launchSeconds, "s").c_str());
       text += line;
       if (const std::string intervals = intervalsText(about); !intervals.empty()) text += "      " + intervals + "\n";
       text += "      " + target->fingerprint + "\n";

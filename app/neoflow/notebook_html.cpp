@@ -7,6 +7,7 @@
 
 #include "app/neoflow/markdown_html.h"
 #include "core/runtime/report.h"
+#include "core/support/scaled_text.h"
 #include "core/syntax/lexer.h"
 
 namespace nf {
@@ -120,7 +121,7 @@ std::string fusionOf(const Stages& stages, const DeviceConstants& device, const 
                     std::to_string(stages.decisions.size()) + " pairs fused, " + number(saved * 1e6) +
                     " \u00b5s a step saved by the model. R = dT / P_d + dC / P_c + dK L, with P_d " +
                     number(device.bandwidth * 1e-9) + " GB/s, P_c " + number(device.flopRate * 1e-9) + " GFLOP/s, L " +
-                    number(device.launchSeconds * 1e6) + " \u00b5s, all measured on this machine" +
+                    siText(device.launchSeconds, "s") + ", all measured on this machine" +
                     (intervals.empty() ? "" : " (" + htmlEscaped(intervals) + ")") + ".</p>\n";
   out +=
       "<div class=\"wide\"><table><tr><th class=\"t\">producer, consumer</th><th class=\"t\">category</th><th "

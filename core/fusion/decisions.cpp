@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fusion decisions for scripts and for people.
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/fusion/fuse.h"
+#include "core/support/scaled_text.h"
 
 namespace nf {
 namespace {
@@ -21,25 +21,6 @@ Json toJson(const std::vector<FusionTerm>& terms) {
   return list;
 }
 
-// Three figures and a unit prefix: 1.23 M.
-std::string shortNumber(double value, const char* unit) {
-  static constexpr const char* kPrefixes[] = {"n", "u", "m", "", "k", "M", "G", "T"};
-  if (value == 0) return std::string("0 ") + unit;
-  int prefix = 3;
-  double magnitude = std::abs(value);
-  while (magnitude >= 1000 && prefix < 7) {
-    magnitude /= 1000;
-    ++prefix;
-  }
-  while (magnitude < 1 && prefix > 0 && *unit == 's') {
-    magnitude *= 1000;
-    --prefix;
-  }
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, "%s%.3g %s%s", value < 0 ? "-" : "", magnitude, kPrefixes[prefix], unit);
-  return buffer;
-}
-
 }  // namespace
 
 Json toJson(const DeviceConstants& device) {
@@ -47,8 +28,8 @@ Json toJson(const DeviceConstants& device) {
 }
 
 std::string toText(const DeviceConstants& device) {
-  return "P_d " + shortNumber(device.bandwidth, "B/s") + "   P_c " + shortNumber(device.flopRate, "FLOP/s") + "   L " +
-         shortNumber(device.launchSeconds, "s");
+  return "P_d " + siText(device.bandwidth, "B/s") + "   P_c " + siText(device.flopRate, "FLOP/s") + "   L " +
+         siText(device.launchSeconds, "s");
 }
 
 Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device) {
@@ -101,11 +82,9 @@ std::string toText(const std::vector<FusionDecision>& decisions) {
          "  category   state                    dT          dC          dK  R           flips at\n";
   for (const FusionDecision& d : decisions) {
     out += padded(d.producer + " -> " + d.consumer, wide) + "  " + padded(d.category, 9) + "  " +
-           padded(std::string(name(d.state)), 23) + "  " + padded(shortNumber(d.dT, "B"), 10) + "  " +
-           padded(shortNumber(d.dC, "op"), 10) + "  " + padded(std::to_string(d.dK), 2) + "  " + padded(shortNumber(d.R, "s"), 10) +
-           "  ";
-    if (!d.flips.empty())
-      out += d.flips.front().quantity + " = " + shortNumber(d.flips.front().threshold, d.flips.front().unit.c_str());
+           padded(std::string(name(d.state)), 23) + "  " + padded(siText(d.dT, "B"), 10) + "  " + padded(siText(d.dC, "op"), 10) +
+           "  " + padded(std::to_string(d.dK), 2) + "  " + padded(siText(d.R, "s"), 10) + "  ";
+    if (!d.flips.empty()) out += d.flips.front().quantity + " = " + siText(d.flips.front().threshold, d.flips.front().unit.c_str());
     out += "\n    " + reasonOf(d) + (d.loop.empty() ? "" : " In the loop " + d.loop + ".") + "\n";
   }
   return out;

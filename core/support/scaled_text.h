@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <span>
@@ -17,6 +18,25 @@ inline std::string scaledText(double value, std::span<const char* const> units, 
                 : value < 100 && unit > 0 ? "%.1f %s"
                                           : "%.0f %s",
                 value, units[unit]);
+  return buffer;
+}
+
+// Three figures and a unit with its prefix: "1.23 MB". Only of seconds there are parts.
+inline std::string siText(double value, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"n", "u", "m", "", "k", "M", "G", "T"};
+  if (value == 0) return std::string("0 ") + unit;
+  int prefix = 3;
+  double magnitude = std::abs(value);
+  while (magnitude >= 1000 && prefix < 7) {
+    magnitude /= 1000;
+    ++prefix;
+  }
+  while (magnitude < 1 && prefix > 0 && *unit == 's') {
+    magnitude *= 1000;
+    --prefix;
+  }
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "%s%.3g %s%s", value < 0 ? "-" : "", magnitude, kPrefixes[prefix], unit);
   return buffer;
 }
 
