@@ -514,7 +514,7 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
     Json json = toJson(stages->decisions, passes.device);
     json["device"] = deviceJson(context.get(), passes.device);
     json["kernels"] = Json::array();
-    for (const Group& group : stages->fused->groups) json["kernels"].push_back(group.name);
+    for (const Group* group : kernelGroups(*stages->fused)) json["kernels"].push_back(group->name);
     json["outside"] = outsideJson(*both);
     json["diagnostics"] = toJson(hintsOutsideStep(loaded.notebook), loaded.notebook.sources);
     if (context) json["intervals"] = intervalsJson(measurementOf(registry, *context->target()));
@@ -526,7 +526,7 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
         std::cout << intervals << "\n";
     std::cout << "\n"
               << toText(stages->decisions) << "\n"
-              << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n"
+              << kernelsText(*stages->fused, static_cast<std::int64_t>(stages->partitioned->operators.size()), " operators") << "\n"
               << outsideText(*both);
   }
   return kExitFine;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fusion decisions for scripts and for people.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,22 @@ Json toJson(const DeviceConstants& device) {
 std::string toText(const DeviceConstants& device) {
   return "P_d " + siText(device.bandwidth, "B/s") + "   P_c " + siText(device.flopRate, "FLOP/s") + "   L " +
          siText(device.launchSeconds, "s");
+}
+
+std::string kernelsText(const Program& program, std::int64_t operators, std::string_view what) {
+  const auto counted = [](std::size_t n, const char* one) { return std::to_string(n) + " " + one + (n == 1 ? "" : "s"); };
+  std::vector<std::size_t> loops;
+  for (const Group& group : program.groups)
+    if (isStepped(program, group)) loops.push_back(kernelGroups(*program[program[group.operators.front()].loop].body).size());
+  std::string out = std::to_string(operators - static_cast<std::int64_t>(loops.size())) + std::string(what) + " in " +
+                    counted(program.groups.size() - loops.size(), "kernel");
+  if (loops.empty()) return out;
+  const bool alike = std::all_of(loops.begin(), loops.end(), [&](std::size_t n) { return n == loops.front(); });
+  out += ", " + (loops.size() == 1 ? std::string("a loop") : counted(loops.size(), "loop")) + " of ";
+  if (alike) return out + counted(loops.front(), "kernel") + (loops.size() > 1 ? " each" : "");
+  for (std::size_t i = 0; i < loops.size(); ++i)
+    out += (i == 0 ? "" : i + 1 < loops.size() ? ", " : " and ") + std::to_string(loops[i]);
+  return out + " kernels";
 }
 
 Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device) {

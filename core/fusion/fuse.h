@@ -111,6 +111,9 @@ Result<FusionResult> fuse(const Program& partitioned, const DeviceConstants& dev
 std::string reasonOf(const FusionDecision& decision);
 nlohmann::json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device);
 std::string toText(const std::vector<FusionDecision>& decisions);
+// Where operators run, loops and what is in them told apart: "49 in 14 kernels, 2 loops of 2 kernels each". `operators`: of the program as
+// partition has it, each loop one of them; `what` follows the number.
+std::string kernelsText(const Program& partitionedOrFused, std::int64_t operators, std::string_view what = "");
 nlohmann::json toJson(const DeviceConstants& device);  // {"P_d","P_c","L"}
 std::string toText(const DeviceConstants& device);     // in one line
 

@@ -272,6 +272,19 @@ bool isStepped(const Program& program, const Group& group) {
   return first.kind == OperatorKind::Loop && !program[first.loop].persistent;
 }
 
+std::vector<const Group*> kernelGroups(const Program& program) {
+  std::vector<const Group*> out;
+  for (const Group& group : program.groups) {
+    if (!isStepped(program, group)) {
+      out.push_back(&group);
+      continue;
+    }
+    const auto inside = kernelGroups(*program[program[group.operators.front()].loop].body);
+    out.insert(out.end(), inside.begin(), inside.end());
+  }
+  return out;
+}
+
 RangeOf rangesOf(const Operator& op, std::vector<std::int64_t> counters) {
   std::vector<std::int64_t> extents;
   extents.reserve(op.axes.size());

@@ -320,6 +320,8 @@ std::optional<DType> resultType(ScalarOp op, DType a, DType b);
 
 // Is the group a Loop whose body's groups are kernels, rather than a kernel itself?
 bool isStepped(const Program& program, const Group& group);
+// The groups that are kernels, those in the bodies of stepped loops in their loop's place.
+std::vector<const Group*> kernelGroups(const Program& program);
 
 // Ranges of an operator's axes, and of the loop counters around it where `counters` gives their trips (outermost first).
 RangeOf rangesOf(const Operator& op, std::vector<std::int64_t> counters = {});

@@ -493,7 +493,7 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         std::string note;
         if (s >= Stage::Partitioned) {
           if (s == Stage::Partitioned) apart = inside;
-          note = std::to_string(apart) + " in " + std::to_string(there.decided->groups.size()) + " kernels";
+          note = kernelsText(*there.decided, apart);
           if (inside > apart) note += ", " + std::to_string(inside - apart) + " computed again";
           if (outside > 0 && s == Stage::Fused) note += ", " + std::to_string(outside) + " outside the step";
         } else if (s != Stage::Source && difference != 0) {

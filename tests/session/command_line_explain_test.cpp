@@ -315,6 +315,20 @@ TEST_F(CommandLine, APinnedScheduleOfAnotherFusionIsSetAside) {
   EXPECT_EQ(run("show pinned.nf --stage scheduled").code, 0);
 }
 
+TEST_F(CommandLine, ExplainCountsTheKernelsThatAProfileTimes) {
+  file("loop.nf",
+       "input X[6, 3] = normal(0, 1)\nparam U[3, 3] = normal(0, 1)\nh[i: 3] = 0 * X[0, i]\n"
+       "for t in 0..6 { h[i] = tanh(X[t, i] + sum[k] U[i, k] * h[k]) }\nloss L = sum[i] h[i]^2\n"
+       "train L { steps = 1; optimizer = sgd(lr=0.1) }\n");
+  const auto profile = nlohmann::json::parse(run("profile loop.nf --device cpu --repeats 1 --json").out);
+  const auto explain = nlohmann::json::parse(run("explain loop.nf --json").out);
+  std::multiset<std::string> counted, timed;
+  for (const auto& kernel : explain["kernels"]) counted.insert(originalName(kernel));
+  for (const auto& kernel : profile["kernels"]) timed.insert(originalName(kernel["kernel"]));
+  EXPECT_EQ(counted.size(), timed.size()) << explain["kernels"] << profile["kernels"];
+  EXPECT_THAT(run("explain loop.nf").out, testing::ContainsRegex("\n[0-9]+ operators in [0-9]+ kernels?, 2 loops of "));
+}
+
 TEST_F(CommandLine, AProfileIsOfATrainingStep) {
   file("net.nf", kNet);
   const auto json = nlohmann::json::parse(run("profile net.nf --device reference --repeats 2 --json").out);
