@@ -456,7 +456,8 @@ int commandLine(int argc, char** argv, bool json) {
        "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite], training_rows (that the inputs "
        "hold, of a set that holds rows out; else 0)"},
       {"train",
-       "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"
+       "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss, steps: that it stands for};\n"
+       "eval {step, accuracy, loss, values}, the newest where they come faster than 20 a second;\n"
        "trial {subgraph, schedule, us, status}; kernel_swap {subgraph, before_us, after_us, generation};\n"
        "kernel_counters {subgraph, before, after, missing};\n"
        "fusion_reverted {producer, consumer, fused_us, split_us}; checkpoint_failed {step, message};\n"

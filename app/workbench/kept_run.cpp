@@ -33,6 +33,9 @@ QString beganText(const QString& folder) {
   return began.isValid() ? QLocale::c().toString(began, QStringLiteral("d MMM yyyy, HH:mm:ss")) : folder;
 }
 
+// Long, and the engine has them on record.
+bool isTrial(const QByteArray& line) { return line.startsWith("{\"event\":\"trial\""); }
+
 std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
   QFile settings(folder.filePath(QStringLiteral("run.json"))), events(folder.filePath(QStringLiteral("events.jsonl")));
   if (!settings.open(QIODevice::ReadOnly) || !events.open(QIODevice::ReadOnly)) return std::nullopt;
@@ -46,7 +49,7 @@ std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
   run.meaning = record.value(QStringLiteral("meaning")).toString().toStdString();
   while (!events.atEnd()) {
     const QByteArray line = events.readLine().trimmed();
-    if (line.startsWith("{\"event\":\"trial\"")) continue;  // long, and the engine has them on record
+    if (isTrial(line)) continue;
     const auto message = protocol::decode({line.constData(), static_cast<std::size_t>(line.size())});
     if (!message) continue;  // the last line of a run that was killed
     if (const auto* step = std::get_if<protocol::StepEvent>(&*message)) {
@@ -94,21 +97,26 @@ struct LastEvents {
 };
 
 LastEvents lastEvents(const QDir& folder) {
-  constexpr qint64 kTail = 1 << 16;  // bytes: an event is shorter
-  LastEvents last;
   QFile events(folder.filePath(QStringLiteral("events.jsonl")));
+  LastEvents last;
   if (!events.open(QIODevice::ReadOnly)) return last;
-  if (events.size() > kTail) {
-    events.seek(events.size() - kTail);
-    events.readLine();
-  }
-  while (!events.atEnd()) {
-    const QByteArray line = events.readLine().trimmed();
-    const auto message = protocol::decode({line.constData(), static_cast<std::size_t>(line.size())});
-    if (!message) continue;
-    if (const auto* step = std::get_if<protocol::StepEvent>(&*message)) last.step = step->step;
-    else if (const auto* done = std::get_if<protocol::DoneEvent>(&*message)) last.done = *done, last.step = done->steps;
-    else if (std::holds_alternative<protocol::ErrorEvent>(*message)) last.failed = true;
+  // From the end, and farther back where nothing there says how far it came: a slow step has many trials behind it.
+  for (qint64 tail = 1 << 16; last.step == 0; tail *= 8) {
+    last = {};
+    const bool whole = events.size() <= tail;
+    events.seek(whole ? 0 : events.size() - tail);
+    if (!whole) events.readLine();
+    while (!events.atEnd()) {
+      const QByteArray line = events.readLine().trimmed();
+      if (isTrial(line)) continue;
+      const auto message = protocol::decode({line.constData(), static_cast<std::size_t>(line.size())});
+      if (!message) continue;
+      if (const auto* step = std::get_if<protocol::StepEvent>(&*message)) last.step = step->step;
+      else if (const auto* eval = std::get_if<protocol::EvalEvent>(&*message)) last.step = std::max(last.step, eval->step);
+      else if (const auto* done = std::get_if<protocol::DoneEvent>(&*message)) last.done = *done, last.step = done->steps;
+      else if (std::holds_alternative<protocol::ErrorEvent>(*message)) last.failed = true;
+    }
+    if (whole) break;
   }
   return last;
 }

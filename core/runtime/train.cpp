@@ -80,6 +80,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     // A step that is stopped in its middle has changed no weight.
     const bool over = stepped || isStopped(stepped.error());
     flushStepEvent(std::chrono::steady_clock::now());
+    tellEvaluation(true);
     flushWritten();
     flushRow();
     if (!over && !goesOnElsewhere(stop)) return stepped.error();
@@ -159,7 +160,7 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
       // One that is an epoch late is waited for.
       bool ready = epochEnds && evaluationDue;
       if (!ready) { NF_TRY(ready, mayEvaluate(stop)); }
-      if (ready) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
+      if (ready) { NF_TRY([[maybe_unused]] const Unit made, evaluate(stop)); }
       evaluationDue = !ready;
     }
     const double trained = std::chrono::duration<double>(lastCheckpoint - begun).count();
@@ -198,6 +199,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
     for (const auto& task : todo) task(*training.executable, step);
   if (!isPaused()) return;
   flushStepEvent(std::chrono::steady_clock::now());  // what stands beside the step is of that step
+  tellEvaluation(true);
   if (supply && supply->tuning()) supply->tuning()->pause();
   emitState(protocol::RunPhase::Paused, {}, true);
   const Time pauseBegan = std::chrono::steady_clock::now();
@@ -253,7 +255,8 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
   if (!stop.stop_requested() && (step > firstStep || options.onlyEvaluate)) {
     emitState(protocol::RunPhase::Training, activity(), true);
-    NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop));
+    NF_TRY([[maybe_unused]] const Unit made, evaluate(stop));
+    tellEvaluation(true);
   }
   // Without a step there is nothing to save, and a large one would keep whoever stopped it waiting.
   if (folder && step > 0) {

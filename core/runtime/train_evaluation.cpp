@@ -148,6 +148,14 @@ Result<bool> TrainJob::Impl::mayEvaluate(std::stop_token stop) {
   return all;
 }
 
+void TrainJob::Impl::tellEvaluation(bool intoFolder) {
+  if (untold > 0) emit(newestEval, intoFolder);
+  else if (unwritten > 0 && intoFolder && folder) flushWritten(), folder->addEvent(protocol::encode(protocol::Message(newestEval)));
+  untold = 0;
+  if (intoFolder) unwritten = 0;
+  lastEvalEvent = std::chrono::steady_clock::now();
+}
+
 Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
   NF_TRY(const bool taken, takeEvaluations(stop, true));
   if (!taken || evaluations.empty()) return Unit{};
@@ -205,7 +213,12 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
   done.evals = event.values;
   done.averaged = event.averaged;
   // The training executable's inputs have been overwritten where shapes agree: the next step writes them anew.
-  emit(event);
+  ++evaluated;
+  ++untold;
+  ++unwritten;
+  newestEval = std::move(event);
+  const Time now = std::chrono::steady_clock::now();
+  if (now - lastEvalEvent >= kEventPeriod || untold * kResolution >= evaluated) tellEvaluation(unwritten * kWritten >= evaluated);
   return Unit{};
 }
 

@@ -13,8 +13,7 @@ double medianOf(std::vector<float> values) {
 }
 
 namespace {
-constexpr std::int64_t kWritten = 4096,
-                       kRows = 65536;  // an event, a row in the folder stands for at most this part of the steps so far
+constexpr std::int64_t kRows = 65536;  // a row in the folder stands for at most this part of the steps so far
 }
 
 void TrainJob::Impl::emit(const protocol::Message& message, bool intoFolder) {

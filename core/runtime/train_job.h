@@ -41,6 +41,8 @@ namespace nf {
 
 using Time = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kEventPeriod{50};
+// Of the steps so far, and of the evaluations, an event and one in the folder stand for at most this part.
+constexpr std::int64_t kResolution = 256, kWritten = 4096;
 constexpr const char* kCheckpointFile = "checkpoint.safetensors";
 
 inline double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
@@ -123,7 +125,10 @@ struct TrainJob::Impl {
   protocol::StepEvent written{.steps = 0};  // thinned events that the folder has not got yet, as one
   bool merged = false;                      // it is of several
   StepRow row{.steps = 0};                  // and of its steps
-  Time lastStepEvent{}, lastState{};
+  protocol::EvalEvent newestEval;
+  std::int64_t evaluated = 0, untold = 0,
+               unwritten = 0;  // evaluations: all; those since the newest that was told, that the folder has
+  Time lastStepEvent{}, lastState{}, lastEvalEvent{};
   protocol::RunPhase lastPhase = protocol::RunPhase::Idle;
   TimeLeft timeLeft;
   double pausedSeconds = 0;
@@ -212,6 +217,8 @@ struct TrainJob::Impl {
   // In dynamic mode steps do not wait for the kernels of the first evaluation, which is made as soon as they are there.
   Result<bool> mayEvaluate(std::stop_token stop);
   Result<Unit> evaluate(std::stop_token stop);
+  // The newest one, where it was not told yet.
+  void tellEvaluation(bool intoFolder);
 
   // ---- train_fusion.cpp
   void startFusionTrials();

@@ -6,12 +6,6 @@
 
 namespace nf {
 
-namespace {
-
-constexpr std::int64_t kResolution = 256;  // an event stands for at most this part of the steps so far
-
-}  // namespace
-
 Result<Unit> TrainJob::Impl::oneStep() {
   NF_TRY([[maybe_unused]] const Unit planned, replan());
   Executable& x = *training.executable;

@@ -91,6 +91,41 @@ TEST(Train, TheFolderOfALongRunIsThinned) {
   EXPECT_EQ(told, summary->done.steps);
 }
 
+// Epochs of a step of a microsecond: each is evaluated, and only as many evaluations are told as somebody can look at.
+TEST(Train, TheEvaluationsOfALongRunAreThinned) {
+  const fakes::Folder folder;
+  std::ofstream(folder.path("d.csv")) << "1,2\n3,4\n";
+  TrainOptions o =
+      optionsFor("data D = csv(\"" + folder.path("d.csv") +
+                 "\") { split = last 1 }\ninput X[1, 2] = batch D[:, 0..2]\nparam w[1] = normal(2, 0)\n"
+                 "loss L = sum[i] w[i]^2 + 0 * X[0, 0]\neval e = w[0]\ntrain L { steps = 9000; optimizer = sgd(lr=1e-9) }\n");
+  o.outputRoot = folder.path("test.nf.out");
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  const auto summary = TrainJob(*context, o, [&](const protocol::Message& m) { messages.push_back(m); }).run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  const auto isOrdered = [](const std::vector<std::int64_t>& steps) {
+    return std::is_sorted(steps.begin(), steps.end()) && std::adjacent_find(steps.begin(), steps.end()) == steps.end();
+  };
+  std::vector<std::int64_t> told, written;
+  for (const auto& e : only<protocol::EvalEvent>(messages)) told.push_back(e.step);
+  std::istringstream events(*readFile(summary->folder + "/events.jsonl"));
+  std::int64_t steps = 0;
+  for (std::string line; std::getline(events, line);)
+    if (const auto event = protocol::decode(line)) {
+      if (const auto* e = std::get_if<protocol::EvalEvent>(&*event)) written.push_back(e->step);
+      if (const auto* e = std::get_if<protocol::StepEvent>(&*event)) steps += e->steps;
+    }
+  for (const auto& list : {told, written}) {
+    EXPECT_TRUE(isOrdered(list));
+    ASSERT_GT(list.size(), 256u);
+    EXPECT_EQ(list[255], 256) << "the first all";
+    EXPECT_LT(list.size(), 8000u);
+    EXPECT_EQ(list.back(), 9000);
+  }
+  EXPECT_EQ(steps, 9000);
+}
+
 TEST(Train, LearnsDigitsAndReportsEvents) {
   const fakes::Folder folder;
   TrainOptions o = optionsFor(kDigits);

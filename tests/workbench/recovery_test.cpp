@@ -258,6 +258,27 @@ TEST_F(Recovery, AKeptRunKnowsWhatItWasResumedFrom) {
   EXPECT_EQ(kept->done->resumed_at, 30);
 }
 
+// Its newest step lies far from the end of its events.
+TEST_F(Recovery, ARunThatWasKilledInItsTrialsIsAmongTheRuns) {
+  const QDir run(folder.filePath("capsule.nf.out/2026-11-21-235530"));
+  ASSERT_TRUE(run.mkpath("."));
+  protocol::StepEvent step;
+  step.step = 50, step.steps = 20, step.ms = 2;
+  protocol::TrialEvent trial;
+  trial.how = std::string(500, 'x');
+  std::string events = protocol::encode(step) + "\n";
+  for (int k = 0; k < 2000; ++k) events += protocol::encode(trial) + "\n";
+  for (const auto& [file, text] :
+       {std::pair("run.json", std::string(R"({"train":"L","settings":{}})")), {"events.jsonl", events}}) {
+    QFile out(run.filePath(file));
+    ASSERT_TRUE(out.open(QIODevice::WriteOnly));
+    out.write(text.data(), static_cast<qint64>(text.size()));
+  }
+  const auto lines = keptRuns(path(), "L");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines.front().words.endsWith("interrupted at step 50")) << lines.front().words.toStdString();
+}
+
 // What the run of a killed window left beside the notebook is shown again, as what it is.
 TEST_F(Recovery, ANotebookOfAKilledWindowShowsTheRunThatWasKept) {
   kill({"open", path(), "type", "# mine "});
