@@ -124,7 +124,7 @@ Result<bool> TrainJob::Impl::awaitKernels(std::stop_token stop) {
 
 Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
   const std::int64_t perEpoch = feed->stepsPerEpoch();
-  Time lastCheckpoint = begun;
+  double savedAt = 0;
   std::int64_t checkpointed = firstStep;  // its step
   double checkpointTook = estimatedCheckpointSeconds();
   bool searches = false, evaluationDue = false;
@@ -136,7 +136,7 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
         NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
         NF_TRY([[maybe_unused]] const Unit tried, tryCheckpoint());
         checkpointed = step;
-        lastCheckpoint = std::chrono::steady_clock::now();
+        savedAt = secondsSince(begun);
       }
       attend(stop);
       if (stop.stop_requested()) break;
@@ -163,15 +163,14 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
       if (ready) { NF_TRY([[maybe_unused]] const Unit made, evaluate(stop)); }
       evaluationDue = !ready;
     }
-    const double trained = std::chrono::duration<double>(lastCheckpoint - begun).count();
     if (options.checkpointSeconds > 0 &&
-        secondsSince(lastCheckpoint) > checkpointDistance(trained, checkpointTook, options.checkpointSeconds)) {
+        secondsSince(begun) - savedAt > checkpointDistance(savedAt, checkpointTook, options.checkpointSeconds)) {
       const Time start = std::chrono::steady_clock::now();
       NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
       NF_TRY([[maybe_unused]] const Unit tried, tryCheckpoint());
       checkpointTook = secondsSince(start);
       checkpointed = step;
-      lastCheckpoint = std::chrono::steady_clock::now();
+      savedAt = secondsSince(begun);
     }
   }
   return Unit{};
@@ -214,7 +213,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
     lock.lock();
   }
   lock.unlock();
-  if (begun != Time{}) pausedSeconds += secondsSince(pauseBegan);
+  if (begun != Time{}) begun += std::chrono::steady_clock::now() - pauseBegan;
   if (supply && supply->tuning()) supply->tuning()->resume();
 }
 

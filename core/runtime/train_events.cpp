@@ -50,7 +50,7 @@ void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& deta
     s.stepMsLow = last[count / 4];
     s.stepMsHigh = last[count * 3 / 4];
     s.samples = static_cast<std::int64_t>(count);
-    timeLeft.add(s.seconds - pausedSeconds, step - firstStep);
+    timeLeft.add(s.seconds, step - firstStep);
     if (stepLimit > step && options.seconds == 0) s.secondsLeft = timeLeft.forSteps(stepLimit - step);
     if (options.seconds > 0) s.secondsLeft = std::max(0.0, options.seconds - s.seconds);
   }

@@ -118,7 +118,7 @@ struct TrainJob::Impl {
   Span place;  // of the failure
   std::uint64_t seed = 1;
   std::int64_t firstStep = 0, step = 0, stepLimit = 0;
-  Time begun;
+  Time begun;  // later by what it was paused: what is counted from here is time in which it trained
   StepTimes stepTimes;
   protocol::DoneEvent done;
   protocol::StepEvent thinned;
@@ -131,7 +131,6 @@ struct TrainJob::Impl {
   Time lastStepEvent{}, lastState{}, lastEvalEvent{};
   protocol::RunPhase lastPhase = protocol::RunPhase::Idle;
   TimeLeft timeLeft;
-  double pausedSeconds = 0;
   std::int64_t swapCount = 0;
   std::size_t swapsLogged = 0;    // of supply->swaps(), in the folder
   std::string checkpointTrouble;  // why the newest checkpoint is missing; empty: it was written

@@ -8,13 +8,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <optional>
 #include <sstream>
+#include <thread>
 #include <tuple>
+#include <utility>
 
 #include "core/device/reference_backend.h"
 #include "core/protocol/latency.h"
@@ -124,6 +128,38 @@ TEST(Train, TheEvaluationsOfALongRunAreThinned) {
     EXPECT_EQ(list.back(), 9000);
   }
   EXPECT_EQ(steps, 9000);
+}
+
+TEST(Train, APauseIsNoTimeOfTraining) {
+  using Clock = std::chrono::steady_clock;
+  TrainOptions o =
+      optionsFor("param w[1] = normal(2, 0)\nloss L = sum[i] w[i]^2\ntrain L { steps = 2000; optimizer = sgd(lr=1e-9) }\n");
+  const auto context = interpreter();
+  std::promise<void> stands;
+  TrainJob* running = nullptr;
+  bool asked = false;
+  TrainJob job(*context, o, [&](const protocol::Message& m) {
+    if (std::holds_alternative<protocol::FirstStepEvent>(m)) running->pause();
+    if (const auto* s = std::get_if<protocol::RunState>(&m);
+        s && s->phase == protocol::RunPhase::Paused && !std::exchange(asked, true))
+      stands.set_value();
+  });
+  running = &job;
+  Clock::duration paused{};
+  std::jthread other([&] {
+    stands.get_future().wait();
+    const auto began = Clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    paused = Clock::now() - began;
+    job.resume();
+  });
+  const auto began = Clock::now();
+  const auto summary = job.run({});
+  const auto whole = Clock::now() - began;
+  other.join();
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  EXPECT_EQ(summary->done.steps, 2000);
+  EXPECT_LE(summary->done.seconds, std::chrono::duration<double>(whole - paused).count());
 }
 
 TEST(Train, LearnsDigitsAndReportsEvents) {
