@@ -206,6 +206,7 @@ class MainWindow : public QMainWindow {
   void openFind(bool replace);
   void closeFind();
   void stepFound(int direction);  // with the search open or not
+  void stepMistake(int direction);
   void openRename();
   void goToDefinition();  // of the name at the caret
   void goToDefinition(const QString& name);

@@ -25,6 +25,8 @@
 #include <QTextCursor>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "app/workbench/main_window.h"
@@ -110,6 +112,8 @@ void MainWindow::makeActions() {
   add("edit.definition", tr("Go to definition"), one("F12"), [this] { goToDefinition(); });
   add("edit.findNext", tr("Next place found"), one("F3"), [this] { stepFound(1); });
   add("edit.findPrevious", tr("Previous place found"), one("Shift+F3"), [this] { stepFound(-1); });
+  add("edit.nextMistake", tr("Next mistake"), one("F8"), [this] { stepMistake(1); });
+  add("edit.previousMistake", tr("Previous mistake"), one("Shift+F8"), [this] { stepMistake(-1); });
   group = tr("Cell");
   add(
       "cell.above", tr("Insert cell above"), {}, [this] { insertCell(&NotebookView::insertAbove); }, "", "A");
@@ -296,9 +300,26 @@ void MainWindow::makeMenus() {
   file->addAction(action(QStringLiteral("file.close")));
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
-  menu(tr("&Edit"),
-       {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find", "edit.replace",
-        "edit.rename", "edit.definition", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
+  menu(tr("&Edit"), {"edit.undo",
+                     "edit.redo",
+                     "-",
+                     "edit.cut",
+                     "edit.copy",
+                     "edit.paste",
+                     "edit.all",
+                     "-",
+                     "edit.find",
+                     "edit.replace",
+                     "edit.rename",
+                     "edit.definition",
+                     "edit.findNext",
+                     "edit.findPrevious",
+                     "edit.nextMistake",
+                     "edit.previousMistake",
+                     "-",
+                     "cell.cut",
+                     "cell.copy",
+                     "cell.paste"});
   QMenu* view = menu(tr("&View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
   for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"}) view->addAction(action(QString::fromLatin1(id)));
   view->addSeparator();
@@ -712,6 +733,27 @@ void MainWindow::stepFound(int direction) {
   if (text.isEmpty()) return openFind(false);
   showPage(Page::Author);
   if (!notebook()->step(text, m_find->exact(), direction)) setStatus("warning", tr("There is no \"%1\" here").arg(text));
+}
+
+// Around the end of the text; warnings are mistakes, too.
+void MainWindow::stepMistake(int direction) {
+  if (!workspace().analysisIsCurrent()) return setStatus("running", tr("The text is still being read"));
+  std::map<std::size_t, const protocol::DiagnosticInfo*> places;
+  for (const protocol::DiagnosticInfo& d : workspace().analysis().diagnostics)
+    if (d.span.source.empty() && !notebook()->placeName(d.span.begin).isEmpty()) places.emplace(d.span.begin, &d);
+  if (places.empty()) return setStatus("ok", tr("There is no mistake"));
+  showPage(Page::Author);
+  const std::size_t caret = notebook()->caretByte();
+  auto at = direction > 0 ? places.upper_bound(caret) : places.lower_bound(caret);
+  if (direction > 0 && at == places.end()) at = places.begin();
+  else if (direction < 0) at = std::prev(at == places.begin() ? places.end() : at);
+  notebook()->scrollToByte(at->first, true);
+  const protocol::DiagnosticInfo& d = *at->second;
+  setStatus(d.severity == protocol::Severity::Error ? "error" : "warning",
+            tr("%1 of %2, %3: %4")
+                .arg(std::distance(places.begin(), at) + 1)
+                .arg(places.size())
+                .arg(notebook()->placeName(at->first), QString::fromStdString(d.message).section(QLatin1Char('\n'), 0, 0)));
 }
 
 void MainWindow::closeFind() {

@@ -81,6 +81,29 @@ TEST_F(Selected, TrainGoesToTheMistakeThatKeepsItFromTraining) {
   EXPECT_TRUE(window->statusText().contains("has no train cell")) << window->statusText().toStdString();
 }
 
+TEST_F(Selected, KeysGoFromMistakeToMistake) {
+  const std::string text =
+      "# %%\nparam W[4, 4] = normal(0, 1)\nA[i, j] = W[i, j] + V[i, j]\n\n# %%\nB[i, j] = A[i, j] * 2\n\n# %%\nC[i] = sum[j] U[i, "
+      "j]\n";
+  openWith(text);
+  const std::size_t first = text.find("V[i, j]"), second = text.find("U[i, j]");
+  ASSERT_TRUE(wait([&] { return cell(2)->diagnosticTexts().size() == 1; }));
+  const auto caret = [&] { return window->notebook()->caretByte(); };
+  window->notebook()->activate(cell(0)->id(), false);
+  window->notebook()->scrollToByte(second, true);
+  window->showPage(MainWindow::Page::Explain);
+  QTest::keyClick(window.get(), Qt::Key_F8);
+  EXPECT_EQ(window->page(), MainWindow::Page::Author);
+  EXPECT_EQ(caret(), first) << "around the end";
+  EXPECT_TRUE(window->statusText().startsWith("1 of 2, cell 1, line 2: V is not defined")) << window->statusText().toStdString();
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_F8);
+  EXPECT_EQ(caret(), second);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_F8, Qt::ShiftModifier);
+  EXPECT_EQ(caret(), first);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_F8, Qt::ShiftModifier);
+  EXPECT_EQ(caret(), second);
+}
+
 // The name of a gradient that a cell shows is the text of that cell alone: its loops came from the access it is the gradient of.
 TEST_F(Selected, TheInspectorOfAGradientLeadsToItsLoops) {
   openWith(example("welcome.nf"));
