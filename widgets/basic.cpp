@@ -221,6 +221,34 @@ MessageStrip::MessageStrip(const Theme* theme, bool error, const QString& text, 
   setText(text);
 }
 
+void MessageStrip::setLeads(const QString& where) {
+  setFocusPolicy(Qt::TabFocus);
+  setAttribute(Qt::WA_Hover);
+  setCursor(Qt::PointingHandCursor);
+  setToolTip(where);
+  m_words->installEventFilter(this);
+}
+
+// The words take the mouse for themselves, to be copied: a click that chose none of them is one on the strip.
+bool MessageStrip::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == m_words && event->type() == QEvent::MouseButtonRelease && !m_words->hasSelectedText())
+    mouseReleaseEvent(static_cast<QMouseEvent*>(event));
+  return QWidget::eventFilter(watched, event);
+}
+
+void MessageStrip::mousePressEvent(QMouseEvent* event) { event->setAccepted(focusPolicy() == Qt::TabFocus); }
+
+void MessageStrip::mouseReleaseEvent(QMouseEvent* event) {
+  const bool inside = rect().contains(mapFromGlobal(event->globalPosition().toPoint()));
+  if (focusPolicy() == Qt::TabFocus && event->button() == Qt::LeftButton && inside) Q_EMIT activated();
+}
+
+void MessageStrip::keyPressEvent(QKeyEvent* event) {
+  const bool presses = event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter || event->key() == Qt::Key_Space;
+  if (hasFocus() && presses && !(event->modifiers() & ~Qt::KeypadModifier)) Q_EMIT activated();
+  else QWidget::keyPressEvent(event);
+}
+
 void MessageStrip::addButton(QWidget* button) {
   if (!button->testAttribute(Qt::WA_SetFont)) setUi(button, m_theme, 13);
   m_buttons->addWidget(button);
@@ -246,14 +274,20 @@ bool MessageStrip::event(QEvent* event) {
 void MessageStrip::setText(const QString& text) {
   m_text = text;
   m_words->setText(codeText(text));
+  setAccessibleName(QString(text).remove(QLatin1Char('`')));
 }
 
 void MessageStrip::paintEvent(QPaintEvent*) {
   QPainter p(this);
   const Palette& c = m_theme->colors();
   const QColor color = m_error ? c.failed : c.stale;
-  p.fillRect(rect(), mixed(c.page, color, c.dark ? 0.14 : 0.07));
+  const bool under = testAttribute(Qt::WA_Hover) && underMouse();
+  p.fillRect(rect(), mixed(c.page, color, (c.dark ? 0.14 : 0.07) * (under ? 1.5 : 1)));
   p.fillRect(0, 0, 3, height(), color);
+  if (hasFocus()) {
+    p.setPen(c.accent);
+    p.drawRect(rect().adjusted(0, 0, -1, -1));
+  }
   p.drawPixmap(12, std::min(height() / 2, 18) - 8,
                m_theme->pixmap(m_error ? QStringLiteral("error") : QStringLiteral("warning"), color, devicePixelRatioF()));
 }

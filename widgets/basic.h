@@ -75,16 +75,25 @@ void setTableMono(QTableView* table, const Theme* theme, int px);
 
 // What is wrong, or doubtful, with what stands above it: a 3 px bar, the mark, the words, buttons that mend it.
 class MessageStrip : public QWidget {
+  Q_OBJECT
  public:
   MessageStrip(const Theme* theme, bool error, const QString& text = {}, QWidget* parent = nullptr);
-  void setText(const QString& text);  // code between backquotes
+  void setLeads(const QString& where);  // a click, or Enter where Tab led, goes there: the tool tip
+  void setText(const QString& text);    // code between backquotes
   QString text() const { return m_text; }
   void addButton(QWidget* button);  // or a word before one: beside the words, below them where that would leave them too little
+
+ Q_SIGNALS:
+  void activated();
 
  protected:
   void paintEvent(QPaintEvent*) override;
   void resizeEvent(QResizeEvent*) override;
   bool event(QEvent* event) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseReleaseEvent(QMouseEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
 
  private:
   void arrange();

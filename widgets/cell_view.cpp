@@ -563,8 +563,10 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
     }
     m_messageLayout->addWidget(strip);
     const std::size_t begin = std::min<std::size_t>(d.span.begin - bodyBegin, size);
-    m_diagnosticMarks.push_back(
-        {begin, std::clamp<std::size_t>(d.span.end < bodyBegin ? begin : d.span.end - bodyBegin, begin, size), error});
+    const std::size_t end = std::clamp<std::size_t>(d.span.end < bodyBegin ? begin : d.span.end - bodyBegin, begin, size);
+    m_diagnosticMarks.push_back({begin, end, error});
+    strip->setLeads(tr("Go to its place in the text"));
+    connect(strip, &MessageStrip::activated, this, [this, begin, end] { Q_EMIT mistakeChosen(begin, end); });
   }
   m_messages->setVisible(!m_diagnosticMarks.empty());
 }

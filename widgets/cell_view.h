@@ -136,7 +136,8 @@ class CellView : public QWidget {
   void runsRequested();
   void trainAgainRequested();
   void runRequested();
-  void placeRequested(std::uint32_t byte);  // of the notebook
+  void placeRequested(std::uint32_t byte);                 // of the notebook
+  void mistakeChosen(std::size_t begin, std::size_t end);  // of the editor's bytes
   void checkingChanged();
 
  protected:

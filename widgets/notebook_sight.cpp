@@ -23,16 +23,19 @@ void NotebookView::scrollToByte(std::size_t byte, bool focus, Edit edit) {
     if (code || v->active() == CellView::Active::Editing) v->editor()->moveCaretTo(place);
     // It may have stood there already, put by the text that came, and is what is meant from here on all the same.
     if (code && m_editing && m_active == cell.id) selectCaret(v);
-    // The layout of a cell that was just made is not there yet.
-    QTimer::singleShot(0, v, [this, v, at = place] {
-      ExpressionEditor* editor = v->editor();
-      if (!editor->isVisible()) return showCell(v);
-      m_held = nullptr;
-      if (editor->height() < viewport()->height()) return ensureWidgetVisible(editor, 0, 40);
-      ensureVisible(0, editor->mapTo(m_content, editor->rectOf(at).center()).y(), 0, viewport()->height() / 4);
-    });
-    return;
+    return showPlace(v, place);
   }
+}
+
+// The layout of a cell that was just made is not there yet.
+void NotebookView::showPlace(CellView* v, std::size_t at) {
+  QTimer::singleShot(0, v, [this, v, at] {
+    ExpressionEditor* editor = v->editor();
+    if (!editor->isVisible()) return showCell(v);
+    m_held = nullptr;
+    if (editor->height() < viewport()->height()) return ensureWidgetVisible(editor, 0, 40);
+    ensureVisible(0, editor->mapTo(m_content, editor->rectOf(at).center()).y(), 0, viewport()->height() / 4);
+  });
 }
 
 // What was shown just now gets its place by layouts that have yet to be made, the cell's and then the page's.

@@ -178,6 +178,13 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::runRequested, this, [this, v] { Q_EMIT runRequested(v->id()); });
   v->setPlaceName([this](std::uint32_t byte) { return placeName(byte); });
   v->editor()->setAbout([this](std::uint32_t byte) { return aboutAt(byte); });
+  connect(v, &CellView::mistakeChosen, this, [this, v](std::size_t begin, std::size_t end) {
+    activate(v->id(), true);
+    const std::size_t size = v->editor()->bytes().size();
+    v->editor()->selectBytes(std::min(begin, size), std::min(end, size));
+    selectCaret(v);
+    showPlace(v, std::min(begin, size));
+  });
   connect(v, &CellView::placeRequested, this, [this](std::uint32_t byte) {
     if (m_analysis && m_document->revision() == m_analysis->revision) scrollToByte(byte, true);
   });

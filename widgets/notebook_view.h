@@ -134,7 +134,8 @@ class NotebookView : public QScrollArea {
   void putAside(CellView* view);
   void followTyped(CellId id, std::size_t byte);
   void layOutAround(QWidget* part);
-  void showSpan(int top, int bottom, int margin);  // px of the content
+  void showPlace(CellView* cell, std::size_t byte);  // of the editor's
+  void showSpan(int top, int bottom, int margin);    // px of the content
   void followCaret(CellView* view, bool pressed);
   void showKeptInSight();
   void selectCaret(const CellView* view);

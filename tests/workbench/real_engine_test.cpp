@@ -381,6 +381,57 @@ TEST_F(RealEngine, ANoteLeadsToItsPlace) {
   EXPECT_EQ(window->notebook()->caretByte(), document().text().find("A[N]"));
 }
 
+// A mistake leads to its place, by the mouse on its words or beside them and by keys, also where that is far above it.
+TEST_F(RealEngine, AMistakeLeadsToItsPlace) {
+  std::string lines;
+  for (int i = 0; i < 90; ++i) lines += "let n" + std::to_string(i) + " = 4\n";
+  openChecked("# %%\nlet N = 4\nparam A[N] = normal(0, 1)\nB[i] = nowhere[i] + A[i]\n" + lines + "\n# %%\nC[i] = A[i]\n");
+  NotebookView* notebook = window->notebook();
+  CellView* wrong = cell(0);
+  ASSERT_EQ(wrong->errors(), 1);
+  const auto strip = [&] {
+    for (QWidget* w : wrong->findChildren<MessageStrip*>())
+      if (w->isVisible()) return static_cast<MessageStrip*>(w);
+    return static_cast<MessageStrip*>(nullptr);
+  };
+  ASSERT_TRUE(strip());
+  const std::size_t begin = wrong->editor()->bytes().find("nowhere");
+  const auto place = [&] {
+    const QRect line = wrong->editor()->rectOf(begin);
+    return notebook->viewport()->rect().contains(wrong->editor()->mapTo(notebook->viewport(), line.center()));
+  };
+  const auto leads = [&] {
+    const auto [from, to] = wrong->editor()->selectionBytes();
+    return wrong->editor()->hasFocus() && notebook->editing() && from == begin && to >= begin + 7 && to < begin + 20;
+  };
+  const auto leave = [&] {
+    wrong->editor()->moveCaretTo(0);
+    notebook->activate(cell(1)->id(), false);
+    notebook->ensureWidgetVisible(strip());
+    ASSERT_FALSE(leads() || place());
+  };
+  leave();
+  QTest::mouseClick(strip()->findChild<QLabel*>(), Qt::LeftButton, {}, {4, 8});
+  EXPECT_TRUE(leads());
+  EXPECT_TRUE(wait(place));
+  leave();
+  QTest::mouseClick(strip(), Qt::LeftButton, {}, {10, strip()->height() / 2});
+  EXPECT_TRUE(leads());
+  EXPECT_TRUE(wait(place));
+  leave();
+  notebook->activate(wrong->id(), false);
+  QTest::keyClick(notebook, Qt::Key_Tab);
+  ASSERT_TRUE(strip()->hasFocus());
+  QTest::keyClick(strip(), Qt::Key_Return);
+  EXPECT_TRUE(leads());
+  EXPECT_TRUE(wait(place));
+  leave();
+  // Words that are chosen to be copied lead nowhere.
+  auto* words = strip()->findChild<QLabel*>();
+  QTest::mouseDClick(words, Qt::LeftButton, {}, {words->fontMetrics().horizontalAdvance("no"), 8});
+  EXPECT_TRUE(words->hasSelectedText());
+}
+
 TEST_F(RealEngine, ValuesThatAreNotThereAreComputedByTheButtonInTheirPlace) {
   openChecked();
   QTest::mouseClick(cell(1)->editor()->viewport(), Qt::LeftButton);
