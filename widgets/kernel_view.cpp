@@ -723,6 +723,10 @@ void KernelView::tint() {
       s.format.setBackground(c.accentSoft);
       s.format.setProperty(QTextFormat::FullWidthSelection, true);
       s.cursor = QTextCursor(m_expression->document()->findBlockByNumber(static_cast<int>(i)));
+      // However it wraps: a selection fills each line but its last, a place its own.
+      s.cursor.movePosition(QTextCursor::EndOfBlock, QTextCursor::KeepAnchor);
+      marks.prepend(s);
+      s.cursor.clearSelection();
       marks.prepend(s);
     }
   m_expression->setExtraSelections(marks);

@@ -311,6 +311,8 @@ void LatencyPlot::redraw() {
       tick->point1->setCoords(xOf(m_swaps[k]), 1);
       tick->point2->setCoords(xOf(m_swaps[k]), 2);
       tick->setPen(QPen(mixed(c.page, c.muted, 0.4), 1, Qt::DotLine));
+      const QCPRange y = m_plot->yAxis->range();
+      avoidLine(xOf(m_swaps[k]), y.lower, xOf(m_swaps[k]), y.upper);
       if (gain(k) > gain(chief)) chief = k;
     }
     const KernelSwapEvent& swap = m_swaps[chief];

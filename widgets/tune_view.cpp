@@ -2,6 +2,7 @@
 #include "widgets/tune_view.h"
 
 #include <QComboBox>
+#include <QEvent>
 #include <QGridLayout>
 #include <QLabel>
 #include <QListWidget>
@@ -88,16 +89,41 @@ class SubgraphDelegate : public QStyledItemDelegate {
   const std::vector<SubgraphInfo>* m_subgraphs;
 };
 
+// Grows with its words and does not shrink with them: what stands around it keeps its place while somebody uses it.
+class SteadyLabel : public QLabel {
+ public:
+  int heightForWidth(int width) const override {
+    int& most = m_most[width];
+    return most = std::max(most, QLabel::heightForWidth(width));
+  }
+
+ protected:
+  void changeEvent(QEvent* event) override {
+    if (event->type() == QEvent::FontChange) m_most.clear();
+    QLabel::changeEvent(event);
+  }
+
+ private:
+  mutable std::map<int, int> m_most;  // by width
+};
+
+QLabel* steadyMuted() {
+  auto* steady = new SteadyLabel;
+  steady->setTextFormat(Qt::PlainText);
+  steady->setProperty("role", QStringLiteral("muted"));
+  return steady;
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- layout
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(label({}, "muted")),
-      m_byHand(label({}, "muted")), m_now(new ElidedLabel("muted")), m_reason(label({}, "muted")), m_share(new BudgetSlider(theme)),
+    : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(steadyMuted()),
+      m_byHand(label({}, "muted")), m_now(new ElidedLabel("muted")), m_reason(steadyMuted()), m_share(new BudgetSlider(theme)),
       m_list(new QListWidget), m_roofHeader(new PanelHeader(theme, tr("Roofline"))),
       m_trialsHeader(new PanelHeader(theme, tr("Trials"))), m_latencyHeader(new PanelHeader(theme, tr("Step latency"))),
       m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_lineageHeader(new PanelHeader(theme, tr("Lineage"))),
-      m_knobBox(new QWidget), m_lineage(new QLabel), m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))),
+      m_knobBox(new QWidget), m_lineage(new SteadyLabel), m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))),
       m_replay(new QPushButton(tr("Replay"))), m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))),
       m_legend(new TrialsLegend(theme)), m_trials(new TrialsPlot(theme)), m_generations(new GenerationStrip(theme)),
       m_latency(new LatencyPlot(theme, false)), m_loss(new LossPlot(theme, false)), m_profile(new ProfileView(theme)),
@@ -442,8 +468,9 @@ void TuneView::setRunState(const RunState& s, std::int64_t others) {
   if (s.phase == RunPhase::Idle || s.phase == RunPhase::Paused) showTried({});
   m_profile->setRunning(runs);
   m_tune->setVisible(!runs);
-  m_reason->setVisible(s.phase == RunPhase::Training && !s.detail.empty());
-  if (!m_reason->isHidden()) m_reason->setText(QString::fromStdString(s.detail));
+  const bool reasons = s.phase == RunPhase::Training && !s.detail.empty();
+  m_reason->setText(reasons ? QString::fromStdString(s.detail) : QString());
+  if (reasons || !runs) m_reason->setVisible(reasons);  // once there, its place stays until the end
   if (!runs) {
     m_now->setText(tr("nothing runs"));
     if (!m_spentInAll.isEmpty()) m_spent->setText(std::exchange(m_spentInAll, {}));
@@ -549,7 +576,7 @@ QString TuneView::noKernels() const {
 
 QString TuneView::spent() const { return m_spent->text(); }
 QString TuneView::byHand() const { return m_byHand->isHidden() ? QString() : m_byHand->text(); }
-QString TuneView::reason() const { return m_reason->isHidden() ? QString() : m_reason->text(); }
+QString TuneView::reason() const { return m_reason->text(); }
 QString TuneView::ceilings() const { return m_roofHeader->detail(); }
 
 std::vector<Plot*> TuneView::plots() const { return {m_trials, m_latency, m_loss, m_roofline}; }

@@ -276,6 +276,28 @@ TEST_F(Tuning, AnotherFormOfTheKernelShowsTheSelectionsFirstLine) {
   })) << code->firstVisibleLine();
 }
 
+TEST_F(Tuning, TheTintOfAStatementCoversItsWrappedLines) {
+  KernelView view(&theme, &selection);
+  view.resize(420, 600);
+  view.show();
+  Kernel k = capsule::kernel("aa01", {});
+  k.expression =
+      "Output[batch, channel, row, column] = sum[k] Left[batch, channel, row, k] * Right[batch, channel, k, column]\nZ = 1";
+  k.expressionOrigins = {{0}, {4}};
+  view.setKernel(k);
+  selection.select({0});
+  const auto* field = view.findChild<QPlainTextEdit*>();
+  ASSERT_TRUE(field);
+  QTextCursor end(field->document()->firstBlock());
+  end.movePosition(QTextCursor::EndOfBlock);
+  const QRect last = field->cursorRect(end), first = field->cursorRect(QTextCursor(field->document()));
+  ASSERT_GT(last.top(), first.bottom()) << "it wraps";
+  const QImage image = field->viewport()->grab().toImage();
+  for (const QRect& line : {first, last})
+    EXPECT_EQ(image.pixelColor(image.width() - 30, line.center().y()).rgb(), theme.colors().accentSoft.rgb());
+  EXPECT_NE(image.pixelColor(image.width() - 30, last.center().y() + last.height()).rgb(), theme.colors().accentSoft.rgb());
+}
+
 // Whatever form was looked at last, and of every kernel that follows.
 TEST_F(Tuning, MachineCodeIsTheFormNearestToTheDevice) {
   KernelView view(&theme, &selection);

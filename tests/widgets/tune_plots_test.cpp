@@ -46,6 +46,35 @@ TEST_F(Tuning, NoTwoLabelsOfALatencyPlotOverlap) {
     }
 }
 
+TEST_F(Tuning, TheNameOfASwapIsCrossedByNoOther) {
+  LatencyPlot plot(&theme, false);
+  plot.resize(700, 260);
+  plot.show();
+  std::vector<StepEvent> steps(400);
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    steps[i].step = static_cast<std::int64_t>(i + 1), steps[i].ms = i < 200 ? 8 : 2,
+    steps[i].ms_min = steps[i].ms_max = steps[i].ms;
+  std::vector<KernelSwapEvent> swaps(4);
+  for (std::size_t i = 0; i < swaps.size(); ++i) {
+    swaps[i].name = "d(L)/d(Weights)", swaps[i].step = std::array{200, 215, 260, 380}[i], swaps[i].generation = 1;
+    swaps[i].before_us = 900.0 - 100.0 * static_cast<double>(i), swaps[i].after_us = 100;
+  }
+  plot.setSteps(steps, swaps);
+  const auto labels = plot.shownLabels();
+  const auto* chart = plot.findChild<QCustomPlot*>();
+  ASSERT_TRUE(chart);
+  int names = 0;
+  for (const auto& [text, rect] : labels) {
+    if (!text.contains("Weights")) continue;
+    ++names;
+    for (const auto& swap : swaps) {
+      const double x = chart->xAxis->coordToPixel(static_cast<double>(swap.step));
+      EXPECT_FALSE(rect.left() < x && x < rect.right()) << text.toStdString() << ": " << swap.step;
+    }
+  }
+  EXPECT_GE(names, 2);
+}
+
 TEST_F(Tuning, ReferenceLinesAreThoseOfThePeerAndOfTheFirstKernels) {
   LatencyPlot plot(&theme, false);
   plot.resize(900, 300);

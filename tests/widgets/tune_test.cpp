@@ -265,6 +265,31 @@ TEST_F(Tuning, WhyTheShareIsNotUsedIsSaid) {
   EXPECT_EQ(view.reason(), "");
 }
 
+// Somebody may be about to choose one.
+TEST_F(Tuning, KnobsKeepTheirPlaceWhileTheWordsAboveThemChange) {
+  TuneView view(&theme, &selection);
+  view.resize(1280, 900);
+  view.show();
+  const auto place = [&] {
+    for (PanelHeader* header : view.findChildren<PanelHeader*>())
+      if (header->title() == "Knobs") return header->mapTo(&view, QPoint()).y();
+    return -1;
+  };
+  RunState run;
+  run.phase = RunPhase::Training, run.seconds = 12;
+  run.detail = "the search waits for its compiler: the machine is busy with other work, which takes the processor from it";
+  view.setRunState(run);
+  QTest::qWait(0);
+  const int before = place();
+  ASSERT_GT(before, 0);
+  for (const char* detail : {"", "short", "the search has nothing left that would be worth a trial", ""}) {
+    run.detail = detail, run.seconds += 1;
+    view.setRunState(run);
+    QTest::qWait(0);
+    EXPECT_EQ(place(), before) << detail;
+  }
+}
+
 TEST_F(Tuning, AKernelIsNamedAfterItsResult) {
   EXPECT_EQ(kernelName("d(L)/d(C.sum) + d(L)/d(F1) + F1.adam.M + F1.next", 16), "F1.next +3");
   EXPECT_EQ(kernelName("d(L)/d(C.sum) + d(L)/d(A)", 16), "dC.sum + dA");
