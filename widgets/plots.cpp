@@ -264,14 +264,14 @@ void Plot::avoid(double x, double y, double radius) { m_obstacles.push_back({QRe
 void Plot::avoidBox(double x0, double y0, double x1, double y1) {
   m_obstacles.push_back({QRectF(QPointF(x0, y0), QPointF(x1, y1)), 0, false});
 }
-void Plot::avoidLine(double x0, double y0, double x1, double y1) {
-  m_obstacles.push_back({QRectF(QPointF(x0, y0), QPointF(x1, y1)), 0, true});
+void Plot::avoidLine(double x0, double y0, double x1, double y1, bool faint) {
+  m_obstacles.push_back({QRectF(QPointF(x0, y0), QPointF(x1, y1)), 0, true, faint});
 }
 
 void Plot::arrange() {
   const QRectF area = QRectF(m_plot->axisRect()->rect()).adjusted(0, -2, 0, 2);
   const auto pixel = [this](double x, double y) { return QPointF(m_plot->xAxis->coordToPixel(x), m_plot->yAxis->coordToPixel(y)); };
-  std::vector<QRectF> taken;
+  std::vector<QRectF> taken, faint;
   for (const Obstacle& o : m_obstacles) {
     const QPointF a = pixel(o.box.left(), o.box.top()), b = pixel(o.box.right(), o.box.bottom());
     if (!o.line) {
@@ -280,9 +280,11 @@ void Plot::arrange() {
     }
     const int parts = std::clamp(static_cast<int>(std::max(std::abs(b.x() - a.x()), std::abs(b.y() - a.y())) / 8), 1, 400);
     for (int i = 0; i < parts; ++i)
-      taken.push_back(QRectF(a + (b - a) * i / parts, a + (b - a) * (i + 1) / parts).normalized().adjusted(-1, -1, 1, 1));
+      (o.faint ? faint : taken)
+          .push_back(QRectF(a + (b - a) * i / parts, a + (b - a) * (i + 1) / parts).normalized().adjusted(-1, -1, 1, 1));
   }
   std::vector<QRectF> words = placeEndLabels(area);  // and of the labels before
+  bool one = false;                                  // of those that should be clear of faint lines
   for (Label& label : m_labels) {
     if (label.end) continue;
     const QFontMetricsF metrics(label.item->font());
@@ -309,10 +311,15 @@ void Plot::arrange() {
       return std::any_of(others.begin(), others.end(), [&](const QRectF& t) { return t.intersects(r); });
     };
     const auto search = [&](int rows) -> std::optional<QRectF> {
-      for (int row = 0; row <= rows; ++row)
-        for (const QPointF& at : points)
-          for (const Side side : label.sides)
-            if (const QRectF r = place(at, side, row); area.contains(r) && !meets(words, r) && !meets(taken, r)) return r;
+      for (const bool crossing : {false, true}) {
+        if (crossing && (one || !label.clear)) break;
+        for (int row = 0; row <= rows; ++row)
+          for (const QPointF& at : points)
+            for (const Side side : label.sides)
+              if (const QRectF r = place(at, side, row);
+                  area.contains(r) && !meets(words, r) && !meets(taken, r) && (crossing || !label.clear || !meets(faint, r)))
+                return r;
+      }
       return std::nullopt;
     };
     const auto leastCovering = [&](int rows) {
@@ -346,6 +353,7 @@ void Plot::arrange() {
     }
     label.item->setVisible(found.has_value());
     if (!found) continue;
+    one = one || label.clear;
     label.item->position->setPixelPosition(found->topLeft());
     words.push_back(found->adjusted(-4, 0, 4, 0));
   }

@@ -71,7 +71,8 @@ class Plot : public QWidget {
     int rows = 0;                         // lines it may be moved away, further and further
     bool must = false;                    // drawn even where it covers something
     std::vector<QPointF> elsewhere = {};  // other points it may stand beside, the best first
-    bool end = false;  // names a line at its end: in a column right of all lines, moved up or down where another one stands
+    bool end = false;    // names a line at its end: in a column right of all lines, moved up or down where another one stands
+    bool clear = false;  // of faint lines, too: of the labels that should be, only the first that is drawn may stand on one
     QCPItemText* item = nullptr;
   };
   void requestRedraw();
@@ -82,9 +83,10 @@ class Plot : public QWidget {
   // The widest name that stands at the end of a line: the axis leaves as much.
   void addEndLabel(const QString& text, double x, double y, const QColor& color, int weight = QFont::DemiBold);
   void addLabel(Label label);
-  void avoid(double x, double y, double radius);               // a point, pixels around it
-  void avoidBox(double x0, double y0, double x1, double y1);   // plot coordinates
-  void avoidLine(double x0, double y0, double x1, double y1);  // plot coordinates, straight on the screen
+  void avoid(double x, double y, double radius);              // a point, pixels around it
+  void avoidBox(double x0, double y0, double x1, double y1);  // plot coordinates
+  // Plot coordinates, straight on the screen. `faint`: where there is room elsewhere, and else a word may stand on it.
+  void avoidLine(double x0, double y0, double x1, double y1, bool faint = false);
   void showEvent(QShowEvent*) override;
   void resizeEvent(QResizeEvent*) override;
   bool eventFilter(QObject* watched, QEvent* event) override;
@@ -99,7 +101,7 @@ class Plot : public QWidget {
   struct Obstacle {
     QRectF box;  // plot coordinates
     double radius;
-    bool line;
+    bool line, faint = false;
   };
   std::vector<QRectF> placeEndLabels(const QRectF& area);
   void fillTable();

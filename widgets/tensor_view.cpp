@@ -417,14 +417,16 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
     return n == 0 ? text : QStringLiteral("<b style='color:%1'>%2</b>").arg(c.failed.name(), unbroken(text));
   };
   QStringList facts;
+  std::int64_t all = 1, shown = rows * columns;
+  for (const std::int64_t extent : slice.shape) all *= extent;
+  // The figures are of the whole tensor, whatever part of it is in sight.
+  if (!scalar && shown < all) facts << tr("all %1 values:").arg(grouped(all));
   if (!scalar)
     facts << tr("rms %1").arg(significant(slice.rms)) << tr("mean %1").arg(significant(slice.mean)) << count(tr("NaN"), slice.nans)
           << count(tr("Inf"), slice.infinities);
   if (slice.step >= 0) facts << tr("at step %1").arg(grouped(slice.step));
   if (slice.rows > 0) facts << tr("of the first %1 training rows").arg(grouped(slice.rows));
-  std::int64_t all = 1, shown = rows * columns;
-  for (const std::int64_t extent : slice.shape) all *= extent;
-  if (shown < all) facts << tr("%1 of %2 values").arg(grouped(shown), grouped(all));
+  if (shown < all) facts << tr("%1 in sight").arg(grouped(shown));
   m_facts->setTextFormat(Qt::RichText);
   for (QString& fact : facts)
     if (!fact.contains(QLatin1Char('<'))) fact = unbroken(fact);

@@ -312,7 +312,7 @@ void LatencyPlot::redraw() {
       tick->point2->setCoords(xOf(m_swaps[k]), 2);
       tick->setPen(QPen(mixed(c.page, c.muted, 0.4), 1, Qt::DotLine));
       const QCPRange y = m_plot->yAxis->range();
-      avoidLine(xOf(m_swaps[k]), y.lower, xOf(m_swaps[k]), y.upper);
+      avoidLine(xOf(m_swaps[k]), y.lower, xOf(m_swaps[k]), y.upper, true);
       if (gain(k) > gain(chief)) chief = k;
     }
     const KernelSwapEvent& swap = m_swaps[chief];
@@ -345,7 +345,10 @@ void LatencyPlot::redraw() {
   }
   // The largest drop has its name first: there may be no room for all.
   std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (auto& [gain, name] : names) addLabel(std::move(name));
+  for (auto& [gain, name] : names) {
+    name.clear = true;
+    addLabel(std::move(name));
+  }
 }
 
 QString Plot::shortMilliseconds(double ms) { return withoutZeros(microsecondsText(ms * 1000)); }
