@@ -160,7 +160,10 @@ void ExpressionEditor::setBytes(const std::string& bytes) {
       const qsizetype found = std::min(line + column, lineEnd < 0 ? next.size() : lineEnd);
       return std::clamp(static_cast<int>(found), same, newEnd);
     };
-    const int anchor = placeNow(textCursor().anchor()), caret = placeNow(textCursor().position());
+    const QTextCursor before = textCursor();
+    // What was selected is no longer there: a part of what replaced it is nothing that anybody chose.
+    const bool changed = before.selectionStart() <= end && before.selectionEnd() >= same;
+    const int caret = placeNow(before.position()), anchor = changed ? caret : placeNow(before.anchor());
     QTextCursor cursor(document());
     cursor.setPosition(same);
     cursor.setPosition(end, QTextCursor::KeepAnchor);

@@ -158,6 +158,23 @@ TEST_F(Reading, ReplaceGoesOnAndAllIsOneStep) {
   for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(cell(i)->id(), ids[i]) << i;
 }
 
+// What was selected was replaced: nothing of the new text is.
+TEST_F(Reading, ReplaceAllLeavesNoPartOfTheNewTextSelected) {
+  openWords();
+  window->notebook()->activate(cell(1)->id(), true);
+  cell(1)->editor()->selectBytes(4, 9);
+  window->action("edit.replace")->trigger();
+  FindBar* bar = window->finder();
+  bar->field()->selectAll();
+  QTest::keyClicks(bar->field(), "alpha");
+  QTest::keyClicks(bar->replacement(), "alphabet");
+  for (QPushButton* b : bar->findChildren<QPushButton*>())
+    if (b->text() == "Replace all") QTest::mouseClick(b, Qt::LeftButton);
+  ASSERT_TRUE(cell(1)->editor()->bytes().starts_with("let alphabet = 2"));
+  const auto [begin, end] = cell(1)->editor()->selectionBytes();
+  EXPECT_EQ(begin, end);
+}
+
 TEST_F(Reading, OnThePageOfTheGraphFindIsForNodes) {
   openWords();
   window->showPage(MainWindow::Page::Explain);
