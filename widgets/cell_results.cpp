@@ -373,6 +373,8 @@ void CellView::setOnPaper(bool onPaper) {
   m_editor->setOnPaper(onPaper);
   if (m_train) m_train->setOnPaper(onPaper);
   if (m_formula) m_formula->setOnPaper(onPaper);
+  if (m_values) m_values->setOnPaper(onPaper);
+  if (onPaper) refreshStatus();
   if (m_source)
     for (QPlainTextEdit* field : {m_source, m_definitions}) {
       field->setLineWrapMode(onPaper ? QPlainTextEdit::WidgetWidth : QPlainTextEdit::NoWrap);
@@ -396,6 +398,7 @@ void CellView::setOnPaper(bool onPaper) {
   } else {
     for (const QPointer<QWidget>& w : std::exchange(m_offPaper, {}))
       if (w) w->show();
+    refreshStatus();
     if (m_pages) fitResult();
   }
   update();

@@ -381,6 +381,7 @@ void CellView::refreshStatus() {
   // What a run said is about the text that it ran on.
   const bool said = m_runMeaning == m_meaning;
   QString text = said ? m_ended : QString();
+  const QString again = m_onPaper ? QString() : tr(" Shift+Enter runs it again.");
   m_status = said && m_failed ? CellStatus::Error : said && m_interrupted ? CellStatus::Stale : CellStatus::Ok;
   if (m_running) {
     m_status = m_behindTraining ? CellStatus::Queued : CellStatus::Running;
@@ -394,11 +395,11 @@ void CellView::refreshStatus() {
     text = tr("Waits for %1: a mistake in another cell keeps it from being made.").arg(m_waits.join(QStringLiteral(", ")));
   } else if (!m_resultMeaning.empty() && m_resultMeaning != m_meaning && !(said && (m_failed || m_interrupted))) {
     m_status = CellStatus::Stale;
-    text = tr("Stale: what this depends on has changed since it ran. Shift+Enter runs it again.");
+    text = tr("Stale: what this depends on has changed since it ran.") + again;
   } else if (!said && m_train && ((m_failed && !m_refused) || m_interrupted)) {
     // How it ended stands there still.
     m_status = CellStatus::Stale;
-    text = tr("Stale: what this depends on has changed since its run ended without a result. Shift+Enter runs it again.");
+    text = tr("Stale: what this depends on has changed since its run ended without a result.") + again;
   }
   m_noteText = text;
   // What a run failed with looks as a mistake in the text does.

@@ -296,6 +296,10 @@ void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
   Q_EMIT heightChanged();
 }
 
+void TensorView::setLost() {
+  if (m_model->rowCount() > 0 || !number().isEmpty()) setUnavailable(m_name, tr("the engine has ended."));
+}
+
 void TensorView::setOld(bool old) {
   m_image->old = m_histogram->old = old;
   setGreyed(m_table, old);
@@ -327,10 +331,12 @@ void TensorView::showChoices() {
     delete item;
   }
   m_places.clear();
+  m_printed.clear();
   const auto add = [&](const QString& text) {
     auto* l = label(text);
     setMono(l, m_theme, 13);
     m_choices->addWidget(l);
+    return l;
   };
   // In a narrow panel the name stands above its indices.
   if (m_title) m_title->setText(derivativeText(m_name));
@@ -361,6 +367,8 @@ void TensorView::showChoices() {
       connect(place, &QSpinBox::valueChanged, this,
               [this, place, most](int value) { value > most ? place->setValue(static_cast<int>(most)) : Q_EMIT sliceWanted(); });
       m_choices->addWidget(place);
+      m_printed.emplace_back(place, add(QString()));
+      m_printed.back().second->hide();
     }
     if (window) {
       auto* end = label(QStringLiteral(":%1").arg(kWindow));
@@ -375,6 +383,14 @@ void TensorView::showChoices() {
   }
   if (!m_shape.empty()) add(QStringLiteral("]"));
   fitPlaces();
+}
+
+void TensorView::setOnPaper(bool onPaper) {
+  for (const auto& [place, number] : m_printed) {
+    number->setText(QString::number(place->value()));
+    place->setVisible(!onPaper);
+    number->setVisible(onPaper);
+  }
 }
 
 protocol::TensorRequest TensorView::request() const {
@@ -416,17 +432,17 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
     const QString text = name + QLatin1Char(' ') + grouped(n);
     return n == 0 ? text : QStringLiteral("<b style='color:%1'>%2</b>").arg(c.failed.name(), unbroken(text));
   };
-  QStringList facts;
   std::int64_t all = 1, shown = rows * columns;
   for (const std::int64_t extent : slice.shape) all *= extent;
-  // The figures are of the whole tensor, whatever part of it is in sight.
-  if (!scalar && shown < all) facts << tr("all %1 values:").arg(grouped(all));
+  const bool part = !scalar && shown < all;
+  QStringList facts;
+  if (part) facts << tr("%1 of %2 values shown").arg(grouped(shown), grouped(all));
+  m_histogram->setToolTip(part ? tr("Of all %1 values").arg(grouped(all)) : QString());
   if (!scalar)
-    facts << tr("rms %1").arg(significant(slice.rms)) << tr("mean %1").arg(significant(slice.mean)) << count(tr("NaN"), slice.nans)
-          << count(tr("Inf"), slice.infinities);
+    facts << (part ? tr("of all, as the histogram: rms %1") : tr("rms %1")).arg(significant(slice.rms))
+          << tr("mean %1").arg(significant(slice.mean)) << count(tr("NaN"), slice.nans) << count(tr("Inf"), slice.infinities);
   if (slice.step >= 0) facts << tr("at step %1").arg(grouped(slice.step));
   if (slice.rows > 0) facts << tr("of the first %1 training rows").arg(grouped(slice.rows));
-  if (shown < all) facts << tr("%1 in sight").arg(grouped(shown));
   m_facts->setTextFormat(Qt::RichText);
   for (QString& fact : facts)
     if (!fact.contains(QLatin1Char('<'))) fact = unbroken(fact);

@@ -68,6 +68,9 @@ class TensorView : public QWidget {
   protocol::TensorRequest request() const;
   const TensorModel* model() const { return m_model; }
 
+  void setLost();                 // the engine that they came from has ended: values that are there are of before
+  void setOnPaper(bool onPaper);  // numbers in place of the boxes that choose them
+
  Q_SIGNALS:
   void sliceWanted();
   void heightChanged();  // the one that all of it needs: of another width, or with another word
@@ -86,8 +89,9 @@ class TensorView : public QWidget {
   const Theme* m_theme;
   QString m_name;
   std::vector<std::int64_t> m_shape;
-  std::int64_t m_step = -1;         // of the values shown
-  std::vector<QSpinBox*> m_places;  // of each axis; null: there is nothing to choose
+  std::int64_t m_step = -1;                              // of the values shown
+  std::vector<QSpinBox*> m_places;                       // of each axis; null: there is nothing to choose
+  std::vector<std::pair<QSpinBox*, QLabel*>> m_printed;  // what stands on paper in the place of each
   WrapLayout* m_choices;
   ElidedLabel* m_title = nullptr;  // of a narrow one
   QLabel* m_number;

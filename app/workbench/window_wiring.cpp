@@ -121,6 +121,9 @@ void MainWindow::connectTab(Tab* tab) {
       }
       v->setInterrupted(tr("The engine ended before this was finished."));
     }
+    for (const CellView* v : tab->notebook->cells())
+      if (v->tensorView()) v->tensorView()->setLost();
+    if (tab == m_tab) m_inspector->values()->setLost();
     tab->training = 0;
     tab->unwritten = false;
     m_messages->dismiss("training");

@@ -229,5 +229,38 @@ TEST_F(Tuning, NotANumberIsCountedInSight) {
   EXPECT_EQ(view.note(), "V has no value yet: run its cell.");
 }
 
+// Figures are of the whole tensor, whatever part of it is shown.
+TEST_F(Tuning, FiguresOfAPartSayThatTheyAreOfAll) {
+  TensorView view(&theme, false);
+  view.setTensor("W", {64, 3, 3});
+  TensorSlice slice;
+  slice.tensor = "W", slice.shape = {64, 3, 3}, slice.begin = {0, 0, 0}, slice.end = {1, 3, 3}, slice.rms = 0.5;
+  view.setSlice(slice, std::vector<double>(9, 0.5));
+  EXPECT_TRUE(view.facts().startsWith("9 of 576 values shown")) << view.facts().toStdString();
+  EXPECT_TRUE(view.facts().contains("of all, as the histogram: rms 0.5")) << view.facts().toStdString();
+  view.setTensor("V", {3, 3});
+  slice.tensor = "V", slice.shape = {3, 3}, slice.begin = {0, 0}, slice.end = {3, 3};
+  view.setSlice(slice, std::vector<double>(9, 0.5));
+  EXPECT_FALSE(view.facts().contains("of all")) << view.facts().toStdString();
+}
+
+TEST_F(Tuning, OnPaperAPlaceIsANumber) {
+  TensorView view(&theme, false);
+  view.setTensor("W", {64, 3, 3});
+  view.show();
+  ASSERT_TRUE(view.place(0));
+  view.place(0)->setValue(7);
+  const auto printed = [&] {
+    return std::ranges::any_of(view.findChildren<QLabel*>(), [](const QLabel* l) { return l->isVisible() && l->text() == "7"; });
+  };
+  EXPECT_FALSE(printed());
+  view.setOnPaper(true);
+  EXPECT_FALSE(view.place(0)->isVisible());
+  EXPECT_TRUE(printed());
+  view.setOnPaper(false);
+  EXPECT_TRUE(view.place(0)->isVisible());
+  EXPECT_FALSE(printed());
+}
+
 }  // namespace
 }  // namespace nf

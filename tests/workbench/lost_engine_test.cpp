@@ -54,6 +54,8 @@ TEST_F(Window, ValuesOutliveTheEngineTheyCameFrom) {
   ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
   EXPECT_TRUE(window->messages()->text().contains("A new engine was started.")) << window->messages()->text().toStdString();
+  EXPECT_TRUE(cell(2)->tensorView()->old()) << "nobody has asked for them since";
+  EXPECT_TRUE(inspector->values()->old());
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
   inspector->clear();
   window->pinInspector("W");

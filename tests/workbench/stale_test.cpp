@@ -61,6 +61,24 @@ TEST_F(RealEngine, ANotebookWithoutAnOperatorIsSoonUpToDate) {
       << window->statusText().toStdString();
 }
 
+// Paper has no keys to press.
+TEST_F(RealEngine, WhatIsStaleNamesNoKeyOnPaper) {
+  openChecked();
+  compute(1);
+  QTest::mouseClick(cell(0)->editor()->viewport(), Qt::LeftButton);
+  const std::size_t at = cell(0)->editor()->bytes().rfind("0, 1");
+  ASSERT_NE(at, std::string::npos);
+  cell(0)->editor()->selectBytes(at, at + 4);
+  QTest::keyClicks(cell(0)->editor(), "0, 2");
+  checked();
+  ASSERT_TRUE(wait([&] { return cell(1)->note().contains("Shift+Enter"); })) << cell(1)->note().toStdString();
+  cell(1)->setOnPaper(true);
+  EXPECT_TRUE(cell(1)->note().startsWith("Stale:"));
+  EXPECT_FALSE(cell(1)->note().contains("Shift+Enter"));
+  cell(1)->setOnPaper(false);
+  EXPECT_TRUE(cell(1)->note().contains("Shift+Enter"));
+}
+
 TEST_F(RealEngine, ValuesAreThereAgainWhenARenameIsUndone) {
   std::string text = kNotebook;
   text.replace(text.find("show A"), 6, "show W, A");
