@@ -44,6 +44,14 @@ class RoundTicker : public QCPAxisTicker {
       cut();
     }
     m_top = ticks.isEmpty() ? range.upper : ticks.back();
+    // Even steps stay even: where two labels would meet all of them stand wider apart.
+    for (QVector<double> kept = ticks; m_axis->scaleType() == QCPAxis::stLinear && ticks.size() > 2; kept = ticks) {
+      if (spread(kept); kept.size() == ticks.size()) return kept;
+      m_step = step = cleanMantissa(step * 2);
+      ticks = QCPAxisTicker::createTickVector(step, range);
+      if (cut(); ticks.size() < 2) return kept;
+      m_top = ticks.back();
+    }
     spread(ticks);
     return ticks;
   }

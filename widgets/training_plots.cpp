@@ -322,9 +322,10 @@ void LatencyPlot::redraw() {
     if (end - i > 1) text += tr(" and %1 more").arg(end - i - 1);
     const auto at = std::lower_bound(band.x.begin(), band.x.end(), x);
     const auto place = std::min<qsizetype>(at - band.x.begin(), band.x.size() - 1);
-    names.emplace_back(
-        gain(chief),
-        Label{text, x, band.high[place], {Side::AboveRight, Side::AboveLeft}, QFont::Normal, c.text, 4, m_compact ? 5 : 12, false});
+    Label name{text, x, band.high[place], {Side::AboveRight, Side::AboveLeft}, QFont::Normal, c.text, 4, m_compact ? 5 : 12, false};
+    // Right of all that it speaks for.
+    name.elsewhere.emplace_back(xOf(m_swaps[end - 1]), band.high[place]);
+    names.emplace_back(gain(chief), std::move(name));
     i = end;
   }
   // Whether there is room for its name or not, each swap has its number, which is its row's in the list.

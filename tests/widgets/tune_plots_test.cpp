@@ -51,6 +51,25 @@ TEST_F(Tuning, NoTwoLabelsOfALatencyPlotOverlap) {
     }
 }
 
+// Where two labels would meet, all stand wider apart: none of even steps is left out.
+TEST_F(Tuning, LabelsOfStepsAreEven) {
+  QCustomPlot plot;
+  plot.show();
+  for (int width = 240; width <= 900; width += 20)
+    for (const double last : {998.0, 4100.0, 120000.0, 1100000.0, 31000000.0}) {
+      SCOPED_TRACE(testing::Message() << width << " px, " << last);
+      plot.resize(width, 200);
+      AxisRange range;
+      range.low = 0, range.high = last, range.integers = true, range.positive = false, range.room = 0;
+      plot.replot();
+      setAxis(plot.xAxis, range, countTick);
+      plot.replot();
+      const QVector<double> ticks = plot.xAxis->tickVector();
+      EXPECT_GE(ticks.size(), 2);
+      for (qsizetype i = 2; i < ticks.size(); ++i) EXPECT_DOUBLE_EQ(ticks[i] - ticks[i - 1], ticks[1] - ticks[0]);
+    }
+}
+
 TEST_F(Tuning, TheNameOfASwapIsCrossedByNoOther) {
   LatencyPlot plot(&theme, false);
   plot.resize(700, 260);
