@@ -250,7 +250,7 @@ void LatencyPlot::redraw() {
   y.low = least, y.high = most, y.room = m_compact ? 0.12 : 0.08;
   nf::setAxis(m_plot->yAxis, y, millisecondTick);
   const double first = empty ? 0 : band.x.front(), last = empty ? 1 : band.x.back();
-  setStepAxis(m_plot, m_theme, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last);
+  setStepAxis(m_plot, m_theme, m_axis, 0, last);  // as that of the loss below it
   sayEmpty(m_plot, m_theme, empty ? tr("Each step is drawn here while a model trains.") : QString());
   // On the screen the loss stands below and has the labels of the axis for both.
   const bool foot = m_compact || m_saving;

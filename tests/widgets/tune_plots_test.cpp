@@ -738,5 +738,20 @@ TEST_F(Tuning, TheLegendCountsEveryTrial) {
   EXPECT_EQ(plot.trialAt(mark), trials[1].number);
 }
 
+// Latency and loss stand one above the other: each has every label of the other, the first included.
+TEST_F(Tuning, TheAxesOfLatencyAndLossHaveTheSameLabels) {
+  for (const int width : {420, 640, 900, 1400}) {
+    LatencyPlot latency(&theme, true);
+    LossPlot loss(&theme, true);
+    const auto steps = manySteps(200, 3);
+    for (Plot* plot : {static_cast<Plot*>(&latency), static_cast<Plot*>(&loss)}) plot->resize(width, 104), plot->show();
+    latency.setSteps(steps, {});
+    loss.setRun(steps, {});
+    const QStringList labels = latency.tickLabels(Qt::Horizontal);
+    EXPECT_EQ(labels, loss.tickLabels(Qt::Horizontal)) << width;
+    EXPECT_EQ(labels.value(0), "0") << width;
+  }
+}
+
 }  // namespace
 }  // namespace nf
