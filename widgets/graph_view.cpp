@@ -478,6 +478,18 @@ void GraphView::choose(const QString& id, bool reveal) {
   Q_EMIT nodeChosen(id);
 }
 
+void GraphView::showGroup(const QString& id) {
+  for (std::size_t g = 0; g < m_graph.groups.size() && g < m_layout.groups.size(); ++g) {
+    if (QString::fromStdString(m_graph.groups[g].id) != id) continue;
+    QRectF box = m_layout.groups[g].rect;
+    for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i)
+      if (box.isNull() && m_layout.groupOf[i] == static_cast<int>(g)) box = m_layout.nodes[i].rect;
+    const QRectF seen(toWidget(box.topLeft()), toWidget(box.bottomRight()));
+    if (!QRectF(rect()).contains(seen)) m_offset += QPointF(width() / 2.0, height() / 2.0) - seen.center();
+  }
+  update();
+}
+
 void GraphView::chooseNothing() {
   m_chosen.clear();
   m_decisionFrom.clear();

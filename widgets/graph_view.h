@@ -56,6 +56,7 @@ class GraphView : public QWidget {
   bool findFirst(const QString& text);
   bool findNext(const QString& text);  // after the chosen one, in that order
   void fit();
+  void showGroup(const QString& id);  // brings it in sight; what is selected stays
   // Large graphs start with their fused groups closed; Space or a click on the title opens one.
   void toggleGroup(int group);
   void toggleGroups();  // all of them: closed ones open when none is open

@@ -358,7 +358,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
           return std::find(ids.begin(), ids.end(), id) != ids.end();
         }))
       leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(kernelName(group.name, 28)),
-                       QString::fromStdString(group.id), QStringLiteral("node:") + QString::fromStdString(group.nodes.front())});
+                       QString::fromStdString(group.id), QStringLiteral("group:") + QString::fromStdString(group.id)});
   std::size_t kernels = 0;
   const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
   for (const auto& s : subgraphs) {
@@ -448,6 +448,9 @@ void MainWindow::follow(const QString& target) {
   if (kind == QLatin1String("node")) {
     showPage(Page::Explain);
     m_explain->graph()->choose(id, true);
+  } else if (kind == QLatin1String("group")) {
+    showPage(Page::Explain);
+    m_explain->graph()->showGroup(id);
   } else if (kind == QLatin1String("byte")) {
     showPage(Page::Author);
     m_tab->notebook->scrollToByte(id.toULongLong(), true);

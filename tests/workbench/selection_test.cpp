@@ -81,6 +81,23 @@ TEST_F(Selected, TrainGoesToTheMistakeThatKeepsItFromTraining) {
   EXPECT_TRUE(window->statusText().contains("has no train cell")) << window->statusText().toStdString();
 }
 
+// The group of what is selected is shown; what is selected is not that of another one of its operators.
+TEST_F(Selected, TheFusedGroupOfASelectionKeepsIt) {
+  openWith(
+      "# %%\nparam W[4, 4] = normal(0, 1)\nA[i, j] = W[i, j] + 1\nB[i, j] = A[i, j] * 2\nC[i, j] = B[i, j] - 3\n\n"
+      "# %%\nloss L = mean[i, j] C[i, j]^2\n\n# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 5 }\n");
+  Q_EMIT window->outline()->tensorChosen("B");
+  QToolButton* lead = nullptr;
+  ASSERT_TRUE(wait([&] {
+    for (auto* b : window->inspector()->findChildren<QToolButton*>())
+      if (b->objectName().startsWith("group:") && b->isVisible()) lead = b;
+    return lead != nullptr;
+  }));
+  QTest::mouseClick(lead, Qt::LeftButton);
+  EXPECT_EQ(window->page(), MainWindow::Page::Explain);
+  EXPECT_EQ(window->inspector()->tensor(), "B");
+}
+
 TEST_F(Selected, KeysGoFromMistakeToMistake) {
   const std::string text =
       "# %%\nparam W[4, 4] = normal(0, 1)\nA[i, j] = W[i, j] + V[i, j]\n\n# %%\nB[i, j] = A[i, j] * 2\n\n# %%\nC[i] = sum[j] U[i, "
