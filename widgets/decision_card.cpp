@@ -7,6 +7,7 @@
 #include <QPainter>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QTimer>
 #include <algorithm>
 #include <cmath>
@@ -462,7 +463,12 @@ void DecisionCard::clear() {
 }
 
 void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const DeviceConstants& device, Document::FusionHint hint) {
-  if (d.producer != m_producer || d.consumer != m_consumer) setUsable(m_measure, true);
+  if (d.producer != m_producer || d.consumer != m_consumer) {
+    setUsable(m_measure, true);
+    m_scroll->verticalScrollBar()->setValue(0);
+  } else if (m_fused != (d.state == FusionState::Accepted || d.state == FusionState::Forced)) {
+    m_scroll->verticalScrollBar()->setValue(0);  // what has changed stands at the top
+  }
   clearIntervals();
   m_producer = d.producer, m_consumer = d.consumer;
   m_fused = d.state == FusionState::Accepted || d.state == FusionState::Forced;

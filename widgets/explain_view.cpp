@@ -114,18 +114,22 @@ class StateProxy : public QSortFilterProxyModel {
   using QSortFilterProxyModel::QSortFilterProxyModel;
   void setState(int state) {
     m_state = state;
+    m_kept.reset();
     invalidateFilter();
   }
+  // This one stays in sight when it is decided otherwise: whoever has changed it looks at it.
+  void keep(std::optional<std::pair<std::string, std::string>> producerAndConsumer) { m_kept = std::move(producerAndConsumer); }
 
  protected:
   bool filterAcceptsRow(int row, const QModelIndex&) const override {
-    return m_state < 0 ||
-           static_cast<int>(
-               static_cast<const FusionModel*>(sourceModel())->report().decisions[static_cast<std::size_t>(row)].state) == m_state;
+    const auto& d = static_cast<const FusionModel*>(sourceModel())->report().decisions[static_cast<std::size_t>(row)];
+    return m_state < 0 || static_cast<int>(d.state) == m_state ||
+           (m_kept && m_kept->first == d.producer && m_kept->second == d.consumer);
   }
 
  private:
   int m_state = -1;
+  std::optional<std::pair<std::string, std::string>> m_kept;
 };
 
 }  // namespace
@@ -471,6 +475,7 @@ void ExplainView::setGraph(const GraphPage& graph) {
 }
 
 void ExplainView::setFusion(const FusionReport& report) {
+  if (m_table->currentIndex().isValid()) static_cast<StateProxy*>(m_proxy)->keep(m_pair);
   m_model->setReport(report);
   greyDecisions();
   for (const auto& d : report.decisions)

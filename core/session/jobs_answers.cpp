@@ -11,8 +11,10 @@
 #include "core/runtime/meaning.h"
 #include "core/session/describe.h"
 #include "core/session/jobs.h"
+#include "core/support/scaled_text.h"
 #include "core/support/unique_names.h"
 #include "core/syntax/derivative_name.h"
+#include "core/tune/record_database.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -383,8 +385,8 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
   }
   answer.facts = {{"template", schedule->kind},
                   {"stages", std::to_string(outcome.kernel->stages.size())},
-                  {"workspace", std::to_string(outcome.kernel->workspaceBytes) + " B"},
-                  {"code", std::to_string(outcome.kernel->code.size()) + " B"},
+                  {"workspace", bytesText(outcome.kernel->workspaceBytes)},
+                  {"code", bytesText(static_cast<std::int64_t>(outcome.kernel->code.size()))},
                   {"vector", std::to_string(found->target.vectorBytes * 8) + " bits"}};
   m_outbox.send(answer, id);
 }
@@ -427,6 +429,8 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   answer.trial.schedule.text = schedule->text();
   answer.trial.how = replays ? "replay of c" + std::to_string(*replays) : std::string(kByHand);
   const std::string asked = answer.trial.how;
+  TrialStatus status = TrialStatus::Ok;
+  Timing timing;
   answer.trial.predictedUs = found->space->estimateSeconds(*schedule) * 1e6;
   if (!compiled.kernel) {
     answer.trial.status = protocolStatus(compiled.status == TrialStatus::Ok ? TrialStatus::Crashed : compiled.status);
@@ -439,6 +443,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
     measured.stop = stop;
     const MeasureOutcome outcome = measure->measure(std::move(measured)).get();
     if (outcome.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
+    status = outcome.status, timing = outcome.timing;
     answer.trial.status = protocolStatus(outcome.status);
     if (outcome.timing.runs > 0) {
       answer.trial.us = outcome.timing.median;
@@ -449,6 +454,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
     if (!outcome.reason.empty()) answer.trial.how = asked + ": " + outcome.reason;
   }
   answer.trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  bool recorded = false;
   {
     const std::lock_guard lock(m_mutex);
     Trials& trials = m_trials[request.subgraph];
@@ -472,6 +478,20 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
       for (const protocol::TrialInfo& t : trials.list) answer.trial.generation = std::max(answer.trial.generation, t.generation);
       if (!trials.list.empty()) answer.trial.seconds += trials.list.back().seconds;
       trials.list.push_back(answer.trial);
+      recorded = answer.trial.us.has_value();
+    }
+  }
+  // As what a search has tried: the next engine knows it, and the next search begins with it.
+  if (RecordDatabase* const records = recorded ? context->records() : nullptr) {
+    const std::string& fingerprint = found->target.fingerprint;
+    auto kept = records->begin(found->subgraph.hash, fingerprint, *schedule, traitsOf(*program, schedule->kind));
+    if (kept) kept = records->finish(found->subgraph.hash, fingerprint, *schedule, status, timing);
+    if (kept)
+      kept = records->setLineage(found->subgraph.hash, fingerprint, *schedule, answer.trial.generation, {}, answer.trial.how);
+    if (!kept) {
+      protocol::WarningEvent warning;
+      warning.message = "What was measured is not kept: " + kept.error().message;
+      m_outbox.send(warning);
     }
   }
   m_outbox.send(answer, id);

@@ -15,19 +15,6 @@ constexpr int kKillsForgiven = 3;  // by others, while first kernels are missing
 // strikes all workers alike, those that live longest are the fresh ones, so the waits stay short.
 constexpr std::chrono::milliseconds kAfterKill{20}, kAfterKillsMost{320};
 
-WorkloadTraits traitsOf(const Program& program, const std::string& kind) {
-  double flops = 1, inputs = 1, outputs = 1;
-  for (std::size_t i = 0; i < program.operators.size(); ++i) flops += static_cast<double>(flopsOf(program, OperatorId(i)));
-  const std::vector<OperatorId> writer = producers(program);
-  for (std::size_t t = 0; t < program.tensors.size(); ++t)
-    if (!writer[t].valid()) inputs += static_cast<double>(program.tensors[t].bytes());
-  for (const Output& output : program.outputs) outputs += static_cast<double>(program[output.tensor].bytes());
-  WorkloadTraits traits{kind, {std::log2(flops), std::log2(inputs), std::log2(outputs)}};
-  if (!program.operators.empty())
-    for (const Axis& axis : program.operators.back().axes) traits.sizes.push_back(std::log2(static_cast<double>(axis.extent)));
-  return traits;
-}
-
 }  // namespace
 
 void TuningService::Impl::makeFirstKernels(std::stop_token stop) {

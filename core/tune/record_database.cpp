@@ -311,6 +311,19 @@ std::string RecordDatabase::trouble() const {
   return m_impl->locked ? "While " + lockedText(m_impl->path) + " nothing that is measured is kept there." : std::string();
 }
 
+WorkloadTraits traitsOf(const Program& program, const std::string& kind) {
+  double flops = 1, inputs = 1, outputs = 1;
+  for (std::size_t i = 0; i < program.operators.size(); ++i) flops += static_cast<double>(flopsOf(program, OperatorId(i)));
+  const std::vector<OperatorId> writer = producers(program);
+  for (std::size_t t = 0; t < program.tensors.size(); ++t)
+    if (!writer[t].valid()) inputs += static_cast<double>(program.tensors[t].bytes());
+  for (const Output& output : program.outputs) outputs += static_cast<double>(program[output.tensor].bytes());
+  WorkloadTraits traits{kind, {std::log2(flops), std::log2(inputs), std::log2(outputs)}};
+  if (!program.operators.empty())
+    for (const Axis& axis : program.operators.back().axes) traits.sizes.push_back(std::log2(static_cast<double>(axis.extent)));
+  return traits;
+}
+
 Result<Unit> RecordDatabase::begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
                                    const WorkloadTraits& traits) {
   const std::lock_guard lock(m_impl->mutex);

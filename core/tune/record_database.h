@@ -38,6 +38,8 @@ struct WorkloadTraits {
   std::vector<double> sizes;  // log2 of FLOP, input bytes, output bytes, then of the axes' extents, as many as there are
 };
 
+WorkloadTraits traitsOf(const Program& program, const std::string& kind);
+
 // The tuning records of one user: SQLite in WAL mode, shared by any number of programs. Thread-safe.
 class RecordDatabase {
  public:

@@ -196,6 +196,17 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   EXPECT_EQ(byHand->number, total);
   for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
     if (s.id == chosen->first) { EXPECT_EQ(static_cast<std::uint64_t>(s.trials), total + 1); }
+  // Another engine has it from the record, by the same figure.
+  if (!byHand->us) return;
+  EngineProcess other(m_folder.path(""));
+  other.document(kDigits);
+  const auto kept = other.ask<Trials>(TrialsRequest{chosen->first, 0, 5000}).trials;
+  const auto same =
+      std::find_if(kept.begin(), kept.end(), [&](const TrialInfo& t) { return t.schedule.text == byHand->schedule.text; });
+  ASSERT_NE(same, kept.end());
+  EXPECT_EQ(same->us, byHand->us);
+  EXPECT_EQ(same->generation, byHand->generation);
+  EXPECT_EQ(same->how, "by hand, on record");
 }
 
 // Of a notebook with a file: its trials, what it ran with and how its time was shared, although the engine that knew them is gone.
