@@ -379,7 +379,8 @@ void Workspace::runCell(std::uint32_t cell, bool train, const QString& resume) {
     request.revision = m_document->revision();
     request.cells = {cell};
     const auto reply = [this, cell](const Envelope& envelope) {
-      if (const auto* error = std::get_if<Failed>(&envelope.message)) {
+      // Of an engine that ended the cell was cut off, which engineDied() says: there is no mistake in it.
+      if (const auto* error = std::get_if<Failed>(&envelope.message); error && error->stage != "gone") {
         CellResult result;
         result.cell = cell;
         result.status = CellStatus::Error;
@@ -397,7 +398,7 @@ void Workspace::runAll() {
   request.revision = m_document->revision();
   askRun(request, [this](const Envelope& envelope) {
     const auto* error = std::get_if<Failed>(&envelope.message);
-    if (error) Q_EMIT failed(tr("Run"), QString::fromStdString(error->message));
+    if (error && error->stage != "gone") Q_EMIT failed(tr("Run"), QString::fromStdString(error->message));
     Q_EMIT runEnded(error ? QString::fromStdString(error->message) : tr("Stopped."));
   });
 }

@@ -381,6 +381,24 @@ TEST_F(RealEngine, ANoteLeadsToItsPlace) {
   EXPECT_EQ(window->notebook()->caretByte(), document().text().find("A[N]"));
 }
 
+TEST_F(RealEngine, ACellThatWaitedForAnEngineThatEndedHasNoMistake) {
+  openChecked(
+      "# %%\nparam W[4] = normal(0, 1)\nA[i] = W[i] * 2\nloss L = mean[i] A[i]^2\nshow A\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=1e-9); steps = 1000000000; mode = static; device = reference }\n");
+  run(1);
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
+  run(0);
+  ASSERT_TRUE(wait([&] { return cell(0)->note() == "Waits until the training has ended."; })) << cell(0)->note().toStdString();
+  const auto process = window->workspace().engine().processId();
+  ASSERT_EQ(::kill(static_cast<pid_t>(process), SIGKILL), 0);
+  ASSERT_TRUE(
+      wait([&] { return window->workspace().engine().processId() > 0 && window->workspace().engine().processId() != process; }));
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  EXPECT_NE(cell(0)->status(), CellStatus::Error);
+  EXPECT_EQ(cell(0)->errors(), 0);
+  EXPECT_TRUE(cell(0)->note().contains("ended before this was finished")) << cell(0)->note().toStdString();
+}
+
 // A mistake leads to its place, by the mouse on its words or beside them and by keys, also where that is far above it.
 TEST_F(RealEngine, AMistakeLeadsToItsPlace) {
   std::string lines;
