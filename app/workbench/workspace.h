@@ -83,7 +83,7 @@ class Workspace : public QObject {
   void setCurrent(bool current);
   const protocol::Analysis& analysis() const { return m_analysis; }
   bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
-  // Its tensors and functions; while it has an error, also those that were known before and are gone: missing() names them.
+  // Its tensors and functions; while it has an error, also those of the newest text without one that are gone: missing() names them.
   const protocol::Analysis& names() const { return m_names; }
   // What was asked about a tensor of this text has an answer about another one, or a mistake, told at its place, hides the tensor.
   bool isOvertaken(std::uint64_t revision, const QString& tensor) const;
@@ -248,6 +248,7 @@ class Workspace : public QObject {
   int m_untitled;
   bool m_current = false;
   protocol::Analysis m_analysis, m_names;
+  protocol::Analysis m_wholeNames;  // of the newest text without an error; before there was one, of the first that had names
   std::vector<protocol::DiagnosticInfo> m_refusedHints;  // of m_analysis.diagnostics
   std::set<std::string> m_missing;
   std::uint64_t m_sentWhole = 0;  // the revision that the engine was given the whole text of last

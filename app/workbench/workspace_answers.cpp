@@ -71,8 +71,12 @@ void Workspace::keepNames() {
   m_missing.clear();
   if (std::any_of(m_analysis.diagnostics.begin(), m_analysis.diagnostics.end(),
                   [](const DiagnosticInfo& d) { return d.severity == Severity::Error; })) {
-    keepGone(next.tensors, m_names.tensors, m_missing, [](TensorInfo& t) { t.origins.clear(); });
-    keepGone(next.symbols, m_names.symbols, m_missing, [](SymbolInfo&) {});
+    // Of the newest text that was whole, not of each that was passed on the way of a name being typed.
+    if (m_wholeNames.tensors.empty() && m_wholeNames.symbols.empty()) m_wholeNames = next;
+    keepGone(next.tensors, m_wholeNames.tensors, m_missing, [](TensorInfo& t) { t.origins.clear(); });
+    keepGone(next.symbols, m_wholeNames.symbols, m_missing, [](SymbolInfo&) {});
+  } else {
+    m_wholeNames = next;
   }
   m_names = std::move(next);
 }

@@ -381,6 +381,21 @@ TEST_F(RealEngine, ANoteLeadsToItsPlace) {
   EXPECT_EQ(window->notebook()->caretByte(), document().text().find("A[N]"));
 }
 
+TEST_F(RealEngine, ANameThatIsBeingTypedIsOneTensor) {
+  openChecked("# %%\ninput A[4] = uniform(0, 1)\nparam w[4] = 1\nB[i] = A[i] * w[i]\nloss L = mean[i] B[i]^2\n");
+  const std::size_t all = window->workspace().names().tensors.size();
+  const std::size_t at = document().text().find("w[4]") + 1;
+  window->notebook()->activate(cell(0)->id(), true);
+  cell(0)->editor()->moveCaretTo(at - cell(0)->bodyBegin);
+  for (const char letter : {'h', 'i', 'd', 'd'}) {
+    QTest::keyClick(cell(0)->editor(), letter);
+    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  }
+  EXPECT_LE(window->workspace().names().tensors.size(), all + 1);
+  EXPECT_TRUE(window->workspace().missing().contains("w"));
+  EXPECT_FALSE(window->workspace().missing().contains("wh"));
+}
+
 TEST_F(RealEngine, ACellThatWaitedForAnEngineThatEndedHasNoMistake) {
   openChecked(
       "# %%\nparam W[4] = normal(0, 1)\nA[i] = W[i] * 2\nloss L = mean[i] A[i]^2\nshow A\n\n"
