@@ -463,15 +463,13 @@ void DecisionCard::clear() {
 }
 
 void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const DeviceConstants& device, Document::FusionHint hint) {
-  if (d.producer != m_producer || d.consumer != m_consumer) {
-    setUsable(m_measure, true);
-    m_scroll->verticalScrollBar()->setValue(0);
-  } else if (m_fused != (d.state == FusionState::Accepted || d.state == FusionState::Forced)) {
-    m_scroll->verticalScrollBar()->setValue(0);  // what has changed stands at the top
-  }
+  const bool another = d.producer != m_producer || d.consumer != m_consumer;
+  const bool fused = d.state == FusionState::Accepted || d.state == FusionState::Forced;
+  if (another) setUsable(m_measure, true);
+  if (another || fused != m_fused) m_scroll->verticalScrollBar()->setValue(0);  // what has changed stands at the top
   clearIntervals();
   m_producer = d.producer, m_consumer = d.consumer;
-  m_fused = d.state == FusionState::Accepted || d.state == FusionState::Forced;
+  m_fused = fused;
   m_empty->hide();
   m_scroll->show();
   m_foot->show();

@@ -264,6 +264,9 @@ QWidget* TuneView::makeLeft() {
   m_budget->setFont(m_theme->ui(20, QFont::DemiBold));
   figure->addWidget(m_budget);
   figure->addStretch(1);
+  QSizePolicy place = m_tune->sizePolicy();
+  place.setRetainSizeWhenHidden(true);  // what stands below does not move when a run begins
+  m_tune->setSizePolicy(place);
   figure->addWidget(m_tune);
   budget->addLayout(figure);
   m_share->setToolTip(tr("Share of the device that tuning may take while training; drag it at any time. Solid: taken so far"));

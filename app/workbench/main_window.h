@@ -48,7 +48,8 @@ class TuneView;
 
 // The window: open notebooks as tabs, each with its engine; pages of views over one selection; every command in one registry.
 // What each file holds: main_window.cpp the frame, tabs, layout and session; window_commands.cpp the commands and menus;
-// window_wiring.cpp who hears whom; window_state.cpp what is shown; window_selection.cpp what is selected and where it leads.
+// window_finding.cpp the palette and the search; window_export.cpp reports and paper; window_wiring.cpp who hears whom; window_state.cpp what
+// is shown; window_selection.cpp what is selected and where it leads.
 class MainWindow : public QMainWindow {
   Q_OBJECT
  public:

@@ -6,27 +6,18 @@
 #include <QApplication>
 #include <QDialog>
 #include <QDialogButtonBox>
-#include <QDir>
 #include <QDockWidget>
 #include <QFileDialog>
 #include <QFileInfo>
-#include <QJsonArray>
-#include <QJsonDocument>
-#include <QJsonObject>
-#include <QLineEdit>
 #include <QMenuBar>
 #include <QPlainTextEdit>
-#include <QProcess>
 #include <QSettings>
 #include <QStackedWidget>
 #include <QTabBar>
-#include <QTemporaryDir>
 #include <QTextBlock>
 #include <QTextCursor>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <utility>
 
 #include "app/workbench/main_window.h"
@@ -34,18 +25,14 @@
 #include "app/workbench/shortcuts.h"
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
-#include "widgets/command_palette.h"
 #include "widgets/decision_card.h"
 #include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
-#include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
-#include "widgets/markdown_view.h"
 #include "widgets/message_bar.h"
-#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
@@ -300,26 +287,12 @@ void MainWindow::makeMenus() {
   file->addAction(action(QStringLiteral("file.close")));
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
-  menu(tr("&Edit"), {"edit.undo",
-                     "edit.redo",
-                     "-",
-                     "edit.cut",
-                     "edit.copy",
-                     "edit.paste",
-                     "edit.all",
-                     "-",
-                     "edit.find",
-                     "edit.replace",
-                     "edit.rename",
-                     "edit.definition",
-                     "edit.findNext",
-                     "edit.findPrevious",
-                     "edit.nextMistake",
-                     "edit.previousMistake",
-                     "-",
-                     "cell.cut",
-                     "cell.copy",
-                     "cell.paste"});
+  QMenu* edit = menu(tr("&Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-"});
+  for (const char* id : {"edit.find", "edit.replace", "edit.rename", "edit.definition", "edit.findNext", "edit.findPrevious",
+                         "edit.nextMistake", "edit.previousMistake"})
+    edit->addAction(action(QString::fromLatin1(id)));
+  edit->addSeparator();
+  for (const char* id : {"cell.cut", "cell.copy", "cell.paste"}) edit->addAction(action(QString::fromLatin1(id)));
   QMenu* view = menu(tr("&View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
   for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"}) view->addAction(action(QString::fromLatin1(id)));
   view->addSeparator();
@@ -657,111 +630,6 @@ QDialog* MainWindow::compare(const std::string& before, const std::string& after
   return dialog;
 }
 
-void MainWindow::openPalette(bool everything) {
-  std::vector<CommandPalette::Entry> entries;
-  if (everything) {
-    for (const auto& s : m_tab->workspace->analysis().symbols) {
-      // A gradient that has a name is one row, below.
-      if (const auto* t = m_tab->workspace->tensor(s.name); t && t->derivative) continue;
-      const bool function = s.kind == protocol::SymbolKind::Function;
-      entries.push_back({function ? QStringLiteral("function") : QStringLiteral("tensor"), QString::fromStdString(s.name),
-                         QString::fromStdString(s.definition.source.empty() ? s.detail : s.definition.source).left(28),
-                         [this, name = QString::fromStdString(s.name)] { goToDefinition(name); },
-                         spellings(QString::fromStdString(s.name))});
-    }
-    for (const auto& t : m_tab->workspace->analysis().tensors)
-      if (t.derivative)
-        entries.push_back({QStringLiteral("sum"), derivativeText(QString::fromStdString(t.name)), shapeText(t.shape),
-                           [this, name = QString::fromStdString(t.name)] {
-                             showPage(Page::Author);
-                             m_author->panel(QStringLiteral("inspector"))->show();
-                             chooseTensor(name);
-                           },
-                           spellings(QString::fromStdString(t.name))});
-    int number = 0;
-    for (const Cell& cell : m_tab->workspace->document().cells()) {
-      const auto body = m_tab->workspace->document().body(cell);
-      const QString text = QString::fromStdString(std::string(body));
-      QString first = cell.kind == CellKind::Markdown ? firstLineOf(QString::fromStdString(markdownOf(body)))
-                                                      : text.section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty);
-      number += cell.kind == CellKind::Code;
-      // A cell that trains is known by that.
-      if (const CellView* v = m_tab->notebook->view(cell.id); v && v->train())
-        for (const QString& line : text.split(QLatin1Char('\n')))
-          if (line.startsWith(QLatin1String("train "))) first = line;
-      entries.push_back({cell.kind == CellKind::Code ? QStringLiteral("code") : QStringLiteral("text"), first,
-                         cell.kind == CellKind::Code ? tr("cell %1").arg(number) : tr("text"), [this, id = cell.id] {
-                           showPage(Page::Author);
-                           m_tab->notebook->activate(id, false);
-                           if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->showCell(v);
-                         }});
-    }
-    for (const auto& node : m_explain->graph()->graph().nodes)
-      entries.push_back({QStringLiteral("graph"), shortName(node.name), tr("node"),
-                         [this, id = QString::fromStdString(node.id)] {
-                           showPage(Page::Explain);
-                           m_explain->graph()->choose(id, true);
-                         },
-                         spellings(QString::fromStdString(node.name))});
-  }
-  for (const QString& id : m_actions->order()) {
-    QAction* a = action(id);
-    if (a->isEnabled())
-      entries.push_back({a->property("iconName").toString(), m_actions->group(id) + QStringLiteral(": ") + a->text(),
-                         a->shortcut().toString(QKeySequence::NativeText), [a] { a->trigger(); }});
-  }
-  m_palette->open(everything ? tr("Go to anything") : tr("Run a command"), std::move(entries));
-}
-
-// On the page of the graph, in it; else in the notebook.
-void MainWindow::openFind(bool replace) {
-  if (page() == Page::Explain && !replace) {
-    m_explain->finder()->setFocus(Qt::ShortcutFocusReason);
-    return m_explain->finder()->selectAll();
-  }
-  QString text;
-  if (const CellView* v = notebook()->view(notebook()->activeCell()); v && notebook()->editing())
-    text = v->editor()->textCursor().selectedText();
-  if (text.contains(QChar::ParagraphSeparator)) text.clear();
-  showPage(Page::Author);
-  m_find->open(text, replace);
-}
-
-void MainWindow::stepFound(int direction) {
-  if (m_find->isVisible()) return notebook()->findNext(direction);
-  const QString text = m_find->field()->text();
-  if (text.isEmpty()) return openFind(false);
-  showPage(Page::Author);
-  if (!notebook()->step(text, m_find->exact(), direction)) setStatus("warning", tr("There is no \"%1\" here").arg(text));
-}
-
-// Around the end of the text; warnings are mistakes, too.
-void MainWindow::stepMistake(int direction) {
-  if (!workspace().analysisIsCurrent()) return setStatus("running", tr("The text is still being read"));
-  std::map<std::size_t, const protocol::DiagnosticInfo*> places;
-  for (const protocol::DiagnosticInfo& d : workspace().analysis().diagnostics)
-    if (d.span.source.empty() && !notebook()->placeName(d.span.begin).isEmpty()) places.emplace(d.span.begin, &d);
-  if (places.empty()) return setStatus("ok", tr("There is no mistake"));
-  showPage(Page::Author);
-  const std::size_t caret = notebook()->caretByte();
-  auto at = direction > 0 ? places.upper_bound(caret) : places.lower_bound(caret);
-  if (direction > 0 && at == places.end()) at = places.begin();
-  else if (direction < 0) at = std::prev(at == places.begin() ? places.end() : at);
-  notebook()->scrollToByte(at->first, true);
-  const protocol::DiagnosticInfo& d = *at->second;
-  setStatus(d.severity == protocol::Severity::Error ? "error" : "warning",
-            tr("%1 of %2, %3: %4")
-                .arg(std::distance(places.begin(), at) + 1)
-                .arg(places.size())
-                .arg(notebook()->placeName(at->first), QString::fromStdString(d.message).section(QLatin1Char('\n'), 0, 0)));
-}
-
-void MainWindow::closeFind() {
-  m_find->hide();
-  notebook()->goToFound();
-  notebook()->find({}, false);
-}
-
 void MainWindow::zoom(int steps) {
   if (page() == Page::Explain) return steps == 0 ? m_explain->graph()->fit() : m_explain->graph()->zoomBy(steps > 0 ? 1.25 : 0.8);
   constexpr double kScales[] = {0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5};
@@ -796,117 +664,6 @@ void MainWindow::chooseTheme(Theme::Mode mode) {
                                                   : mode == Theme::Mode::Dark ? QStringLiteral("dark")
                                                                               : QStringLiteral("system"));
   settings.sync();
-}
-
-// ---------------------------------------------------------------- export
-void MainWindow::exportAs(const QString& title, const QString& filter, const QString& ending,
-                          void (MainWindow::*write)(const QString&)) {
-  auto* dialog = new QFileDialog(this, title);
-  dialog->setAttribute(Qt::WA_DeleteOnClose);
-  dialog->setAcceptMode(QFileDialog::AcceptSave);
-  dialog->setNameFilter(filter);
-  dialog->setDefaultSuffix(ending);
-  const QFileInfo file(workspace().path());
-  if (!workspace().path().isEmpty()) dialog->setDirectory(file.absolutePath());
-  dialog->selectFile(QFileInfo(workspace().name()).completeBaseName() + QLatin1Char('.') + ending);
-  connect(dialog, &QFileDialog::fileSelected, this, [this, write](const QString& chosen) { (this->*write)(chosen); });
-  dialog->open();
-}
-
-// Of what the command line says of the notebook as it was given; one in a function of the standard library is at no place of it.
-TrainStrip::Place MainWindow::mistakeAt(const QJsonObject& mistake) const {
-  const QString file = mistake.value(QStringLiteral("file")).toString();
-  const bool own = file == QLatin1String("standard input") || QFileInfo(file) == QFileInfo(m_tab->workspace->path());
-  return own ? placeAt(m_tab, mistake.value(QStringLiteral("line")).toInteger(),
-                       mistake.value(QStringLiteral("column")).toInteger())
-             : TrainStrip::Place();
-}
-
-TrainStrip::Place MainWindow::placeAt(const Tab* tab, std::int64_t line, std::int64_t column) {
-  TrainStrip::Place place;
-  if (line < 1) return place;
-  const std::string& text = tab->workspace->document().text();
-  std::size_t begin = 0;
-  for (std::int64_t i = 1; i < line; ++i) {
-    const std::size_t newline = text.find('\n', begin);
-    if (newline == std::string::npos) return place;
-    begin = newline + 1;
-  }
-  const std::size_t end = std::min(text.find('\n', begin), text.size());
-  const std::size_t byte = std::min(end, begin + static_cast<std::size_t>(std::max<std::int64_t>(0, column - 1)));
-  place.name = tab->notebook->placeName(static_cast<std::uint32_t>(byte));
-  place.go = [notebook = QPointer(tab->notebook), byte] {
-    if (notebook) notebook->scrollToByte(byte, true);
-  };
-  return place;
-}
-
-// The command line writes it: with the newest run where the file is what the window shows, of the text alone where it is not saved.
-void MainWindow::exportHtml(const QString& path) {
-  if (m_export) return setStatus("error", tr("A report is being written already"));
-  auto folder = std::make_shared<QTemporaryDir>();
-  const QFileInfo file(workspace().path());
-  const bool asSaved = !workspace().path().isEmpty() && !workspace().document().modified();
-  QStringList command = m_engineCommand;
-  if (command.size() > 1 && command.back() == QLatin1String("engine")) command.removeLast();
-  const QString program = command.takeFirst();
-  command << QStringLiteral("export") << (asSaved ? file.absoluteFilePath() : QStringLiteral("-")) << folder->path()
-          << QStringLiteral("--to") << QStringLiteral("html") << QStringLiteral("--values") << QStringLiteral("--json");
-  const QString made = folder->filePath((asSaved ? file.completeBaseName() : QStringLiteral("notebook")) + QStringLiteral(".html"));
-  m_export = new QProcess(this);
-  m_export->setWorkingDirectory(workspace().path().isEmpty() ? QDir::currentPath() : file.absolutePath());
-  const auto ended = [this, folder, made, path](const QString& trouble, const QString& place = {}) {
-    if (!m_export) return;
-    m_export->deleteLater();
-    m_export = nullptr;
-    QString said = trouble;
-    if (said.isEmpty()) {
-      QFile::remove(path);
-      if (QFile::copy(made, path)) return setStatus("ok", tr("Exported %1").arg(QFileInfo(path).fileName()));
-      said = tr("%1 cannot be written").arg(path);
-    }
-    setStatus("error", tr("The report was not written"));
-    m_messages->ask("export", tr("The report was not written: %1").arg(said),
-                    place.isEmpty() ? QStringList() : QStringList{tr("Go to %1").arg(place)});
-  };
-  connect(m_export, &QProcess::errorOccurred, this, [this, ended, program](QProcess::ProcessError error) {
-    if (error == QProcess::FailedToStart) ended(tr("%1 cannot be started").arg(program));
-  });
-  connect(m_export, &QProcess::finished, this, [this, ended, of = QPointer(notebook())](int code, QProcess::ExitStatus how) {
-    if (!m_export) return;
-    if (how == QProcess::NormalExit && code == 0) return ended({});
-    const QJsonObject answer = QJsonDocument::fromJson(m_export->readAllStandardOutput()).object();
-    for (const QJsonValue& mistake : answer.value(QStringLiteral("diagnostics")).toArray()) {
-      if (mistake[QStringLiteral("severity")].toString() != QLatin1String("error")) continue;
-      const TrainStrip::Place place = of == notebook() ? mistakeAt(mistake.toObject()) : TrainStrip::Place();
-      m_toMistake = place.go;
-      const QString words = mistake[QStringLiteral("message")].toString().section(QLatin1Char('\n'), 0, 0);
-      return ended(place.name.isEmpty() ? tr("a mistake keeps it from being made, %1").arg(words)
-                                        : tr("a mistake in %1 keeps it from being made, %2").arg(place.name, words),
-                   place.name);
-    }
-    const QString message = answer.value(QStringLiteral("message")).toString();
-    const QString words = QString::fromUtf8(m_export->readAllStandardError()).trimmed();
-    ended(!message.isEmpty() ? message : !words.isEmpty() ? words : tr("neoflow export ended with %1").arg(code));
-  });
-  setStatus("running", tr("Writing the report"));
-  const std::string& text = workspace().document().text();
-  m_export->start(program, command);
-  if (!m_export) return;
-  if (!asSaved) m_export->write(text.data(), static_cast<qint64>(text.size()));
-  m_export->closeWriteChannel();
-}
-
-// The cells as they are shown, in the light theme: paper is white.
-void MainWindow::exportPdf(const QString& path) {
-  const Theme::Mode mode = m_theme->mode();
-  const bool dark = m_theme->colors().dark;
-  // Both themes are set before the next paint of the screen. Updates stay enabled: a widget without them renders nothing.
-  if (dark) m_theme->setMode(Theme::Mode::Light);
-  const bool written = notebook()->savePdf(path, workspace().name());
-  if (dark) m_theme->setMode(mode);
-  if (written) setStatus("ok", tr("Exported %1").arg(QFileInfo(path).fileName()));
-  else m_messages->ask("export", tr("%1 cannot be written.").arg(path), {});
 }
 
 void MainWindow::showShortcuts() { (new ShortcutSheet(m_theme, m_actions, this))->show(); }

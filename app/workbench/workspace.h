@@ -248,7 +248,9 @@ class Workspace : public QObject {
   int m_untitled;
   bool m_current = false;
   protocol::Analysis m_analysis, m_names;
-  protocol::Analysis m_wholeNames;  // of the newest text without an error; before there was one, of the first that had names
+  // While the text has an error: of the newest one without; before there was one, of the first that had names.
+  protocol::Analysis m_wholeNames;
+  bool m_namesAreWhole = false;
   std::vector<protocol::DiagnosticInfo> m_refusedHints;  // of m_analysis.diagnostics
   std::set<std::string> m_missing;
   std::uint64_t m_sentWhole = 0;  // the revision that the engine was given the whole text of last

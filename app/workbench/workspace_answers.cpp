@@ -69,15 +69,16 @@ void Workspace::keepNames() {
   for (const SymbolInfo& s : m_analysis.symbols)
     if (s.kind == SymbolKind::Function && (s.definition.source.empty() || !s.uses.empty())) next.symbols.push_back(s);
   m_missing.clear();
-  if (std::any_of(m_analysis.diagnostics.begin(), m_analysis.diagnostics.end(),
-                  [](const DiagnosticInfo& d) { return d.severity == Severity::Error; })) {
+  const bool mistaken =
+      std::ranges::any_of(m_analysis.diagnostics, [](const DiagnosticInfo& d) { return d.severity == Severity::Error; });
+  if (mistaken) {
     // Of the newest text that was whole, not of each that was passed on the way of a name being typed.
-    if (m_wholeNames.tensors.empty() && m_wholeNames.symbols.empty()) m_wholeNames = next;
+    if (m_namesAreWhole) m_wholeNames = std::move(m_names);
+    else if (m_wholeNames.tensors.empty() && m_wholeNames.symbols.empty()) m_wholeNames = next;
     keepGone(next.tensors, m_wholeNames.tensors, m_missing, [](TensorInfo& t) { t.origins.clear(); });
     keepGone(next.symbols, m_wholeNames.symbols, m_missing, [](SymbolInfo&) {});
-  } else {
-    m_wholeNames = next;
   }
+  m_namesAreWhole = !mistaken;
   m_names = std::move(next);
 }
 

@@ -275,8 +275,15 @@ TEST_F(Tuning, KnobsKeepTheirPlaceWhileTheWordsAboveThemChange) {
       if (header->title() == "Knobs") return header->mapTo(&view, QPoint()).y();
     return -1;
   };
+  view.setRunState({});
+  QTest::qWait(0);
+  const int idle = place();
   RunState run;
-  run.phase = RunPhase::Training, run.seconds = 12;
+  run.phase = RunPhase::Training;
+  view.setRunState(run);
+  QTest::qWait(0);
+  EXPECT_EQ(place(), idle) << "its button is not offered while something runs";
+  run.seconds = 12;
   run.detail = "the search waits for its compiler: the machine is busy with other work, which takes the processor from it";
   view.setRunState(run);
   QTest::qWait(0);
