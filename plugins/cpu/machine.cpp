@@ -244,7 +244,7 @@ Backend::Estimate measureLaunch(const std::shared_ptr<ThreadPool>& pool, std::in
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (const StageEntry entry : entries)
     kernels.push_back(std::make_unique<CpuKernel>(object, Linker::Linked{nullptr, {entry}}, pool));
-  constexpr int kSteps = 16;
+  constexpr int kSteps = 128;
   std::array<void*, 4> addresses{}, arguments{};
   std::vector<double> times;
   for (int r = 0; r < kSamples; ++r) {
