@@ -23,6 +23,7 @@
 #include "widgets/derivation_view.h"
 #include "widgets/elided_combo.h"
 #include "widgets/formula_view.h"
+#include "widgets/markdown_view.h"
 #include "widgets/names.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
@@ -375,6 +376,11 @@ void CellView::setOnPaper(bool onPaper) {
   if (m_formula) m_formula->setOnPaper(onPaper);
   if (m_values) m_values->setOnPaper(onPaper);
   if (onPaper) refreshStatus();
+  // What is written there is read on paper.
+  if (m_markdown && onPaper && (m_written = !m_editor->isHidden())) renderMarkdown();
+  else if (m_markdown && std::exchange(m_written, false)) m_markdown->hide(), m_editor->show();
+  for (QLabel* fixes : m_messages->findChildren<QLabel*>(QStringLiteral("fixes")))
+    fixes->setText(onPaper ? tr("Fix: %1").arg(fixes->property("names").toStringList().join(tr(" or "))) : tr("Fix:"));
   if (m_source)
     for (QPlainTextEdit* field : {m_source, m_definitions}) {
       field->setLineWrapMode(onPaper ? QPlainTextEdit::WidgetWidth : QPlainTextEdit::NoWrap);

@@ -546,9 +546,12 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
     m_diagnosticTexts << text;
     m_errors += error;
     auto* strip = new MessageStrip(m_theme, error, text);
-    if (!d.fixes.empty()) strip->addButton(label(tr("Fix:"), "muted"));
+    QLabel* fixes = nullptr;
+    if (!d.fixes.empty()) strip->addButton(fixes = label(tr("Fix:"), "muted"));
+    QStringList names;
     for (const auto& fix : d.fixes) {
-      auto* button = new QPushButton(QString::fromStdString(fix.label).remove(QLatin1Char('`')));
+      names << QString::fromStdString(fix.label).remove(QLatin1Char('`'));
+      auto* button = new QPushButton(names.back());
       button->setFont(m_theme->mono(12));
       button->setProperty("mono", true);
       button->setObjectName(QStringLiteral("fix"));
@@ -556,6 +559,7 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
               [this, fix] { Q_EMIT fixRequested(fix.begin, fix.end, QString::fromStdString(fix.text)); });
       strip->addButton(button);
     }
+    if (fixes) fixes->setObjectName(QStringLiteral("fixes")), fixes->setProperty("names", names);
     for (const auto& [name, byte] : places) {
       auto* button = new QPushButton(tr("Go to %1").arg(name));
       button->setObjectName(QStringLiteral("place"));

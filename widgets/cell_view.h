@@ -220,6 +220,7 @@ class CellView : public QWidget {
     bool error;
   };
   bool m_onPaper = false;
+  bool m_written = false;                     // Markdown that was being written when it came on paper
   std::vector<QPointer<QWidget>> m_offPaper;  // hidden while it is on paper
   Found m_found;
   std::vector<DiagnosticMark> m_diagnosticMarks;  // bytes of the body

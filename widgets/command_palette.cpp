@@ -61,10 +61,24 @@ int score(const QString& text, const QString& wish) {
   return cost;
 }
 
+// Behind all that have the letters in order: each word somewhere, in whatever order they were written.
+int wordsScore(const QString& text, const QString& wish) {
+  const QStringList words = wish.split(QLatin1Char(' '), Qt::SkipEmptyParts);
+  if (words.size() < 2) return -1;
+  int cost = 5000;
+  for (const QString& word : words) {
+    const auto at = static_cast<int>(text.indexOf(word, 0, Qt::CaseInsensitive));
+    if (at < 0) return -1;
+    cost += 2 * at;
+  }
+  return cost;
+}
+
 int leastScore(const CommandPalette::Entry& entry, const QString& wish) {
-  int least = score(entry.text, wish);
-  for (const QString& name : entry.names)
-    if (const int cost = score(name, wish); cost >= 0 && (least < 0 || cost < least)) least = cost;
+  int least = -1;
+  for (const QString& name : QStringList(entry.text) + entry.names)
+    for (const int cost : {score(name, wish), wordsScore(name, wish)})
+      if (cost >= 0 && (least < 0 || cost < least)) least = cost;
   return least;
 }
 

@@ -36,8 +36,7 @@ QString plusMinus(double us) {
 // A quantity in its unit: sizes of tensors in bytes, times, rates.
 QString sizeText(double value, const std::string& unit) {
   if (unit == "s") return microsecondsText(value * 1e6);
-  if (unit == "B") return bytesText(value);
-  if (unit == "B/s" || unit == "FLOP/s") return flopsText(value, QString::fromStdString(unit));
+  if (unit == "B" || unit == "B/s" || unit == "FLOP/s") return flopsText(value, QString::fromStdString(unit));
   return value >= 1000 && value == std::floor(value) ? grouped(static_cast<std::int64_t>(value)) : significant(value, 4);
 }
 
@@ -63,7 +62,8 @@ class Waterfall : public QWidget {
     const double a = k.bandwidth > 0 ? d.dT / k.bandwidth * 1e6 : 0, b = k.flopRate > 0 ? d.dC / k.flopRate * 1e6 : 0,
                  c = d.dK * k.launchSeconds * 1e6;
     m_rows = {
-        {QStringLiteral("dT / P_d"), tr("%1 at %2").arg(bytesText(d.dT), flopsText(k.bandwidth, QStringLiteral("B/s"))), 0, a, a},
+        {QStringLiteral("dT / P_d"),
+         tr("%1 at %2").arg(flopsText(d.dT, QStringLiteral("B")), flopsText(k.bandwidth, QStringLiteral("B/s"))), 0, a, a},
         {QStringLiteral("dC / P_c"), tr("%1 at %2").arg(flopsText(d.dC), flopsText(k.flopRate, QStringLiteral("FLOP/s"))), a, a + b,
          b},
         {QStringLiteral("dK · L"),
@@ -514,7 +514,8 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
       grid->addWidget(name, row, 0);
       grid->addWidget(amount, row++, 1);
     };
-    for (const FusionTerm& t : d.traffic) add(t, (t.amount > 0 ? QStringLiteral("+") : QString()) + bytesText(t.amount));
+    for (const FusionTerm& t : d.traffic)
+      add(t, (t.amount > 0 ? QStringLiteral("+") : QString()) + flopsText(t.amount, QStringLiteral("B")));
     for (const FusionTerm& t : d.arithmetic) add(t, (t.amount > 0 ? QStringLiteral("+") : QString()) + flopsText(t.amount));
     grid->setColumnStretch(0, 1);
     auto* box = new QWidget;

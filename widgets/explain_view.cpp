@@ -570,6 +570,7 @@ const FusionDecisionInfo* ExplainView::chosenDecision() const {
 
 void ExplainView::reset() {
   m_find->clear();
+  m_states->setCurrentIndex(0);
   m_stage = QStringLiteral("fused");
   m_slider->setCurrent(m_stage);
   m_slider->clear();

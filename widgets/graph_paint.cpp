@@ -280,7 +280,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
       // Every update waits for all gradients where they are clipped together: the net is read without them.
       const bool update = to.phase == Phase::Optimizer && m_graph.edges.size() > 60;
       if (update && !far && !touched && !on) color = mixed(c.page, color, 0.35);
-      if (far && !touched) color = mixed(c.page, color, m_graph.edges.size() > 60 ? 0.14 : 0.3);
+      if (far && !touched) color = mixed(c.page, color, m_graph.edges.size() > 60 ? 0.22 : 0.3);
       else if (pill) color = mixed(c.page, color, 0.6);
       else if (!m_marks.empty() && !on) color = faded(color);
       if (m_outdated || (unchanged(a) && unchanged(b))) color = faded(color);
@@ -426,7 +426,29 @@ QRectF GraphView::overview() const {
   if (QRectF(rect()).adjusted(-4, -4, 4, 4).contains(shown)) return {};
   const double scale = std::min(160 / all.width(), 80 / all.height());
   const QSizeF size = all.size() * scale;
-  return {width() - size.width() - 12, height() - legendHeight() - size.height() - 8, size.width(), size.height()};
+  return cornerFor(size);
+}
+
+// It leaves its corner only for one in which it covers less, and while the graph is dragged for none.
+QRectF GraphView::cornerFor(QSizeF size) const {
+  constexpr double kEdge = 12;
+  const double low = height() - legendHeight() - size.height() - 8, right = width() - size.width() - kEdge;
+  const QPointF corners[] = {{right, low}, {kEdge, low}, {right, kEdge}, {kEdge, kEdge}};
+  if (!m_dragging) {
+    const auto covered = [&](QPointF corner) {
+      const QRectF place = QRectF(corner, size).adjusted(-4, -4, 4, 4);
+      double area = 0;
+      for (const auto& node : m_layout.nodes) {
+        const QRectF common = QRectF(toWidget(node.rect.topLeft()), toWidget(node.rect.bottomRight())).intersected(place);
+        area += common.width() * common.height();
+      }
+      return area;
+    };
+    double least = covered(corners[m_corner]);
+    for (std::size_t k = 0; k < std::size(corners) && least > 0; ++k)
+      if (const double area = covered(corners[k]); area < least) least = area, m_corner = k;
+  }
+  return {corners[m_corner], size};
 }
 
 void GraphView::paintOverview(QPainter& p) {

@@ -340,6 +340,7 @@ void GraphView::fit() {
   m_scale =
       std::clamp(std::min(room.width() / std::max(1.0, all.width()), room.height() / std::max(1.0, all.height())), 0.02, kLargest);
   m_offset = room.center() - all.center() * m_scale;
+  m_corner = 0;
   m_fitted = true;
   Q_EMIT zoomChanged(m_scale);
   update();

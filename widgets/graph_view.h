@@ -99,6 +99,7 @@ class GraphView : public QWidget {
   void showFirst();
   int groupAt(QPointF world, bool titleOnly) const;
   QRectF overview() const;
+  QRectF cornerFor(QSizeF overview) const;
   void paintOverview(QPainter& p);
   struct LegendEntry {
     QString word;
@@ -155,6 +156,7 @@ class GraphView : public QWidget {
   double m_scale = 1;
   QPointF m_offset, m_pressed, m_pressedOffset;
   bool m_choosing = false;
+  mutable std::size_t m_corner = 0;  // that the overview stands in
   bool m_dragging = false, m_fitted = false, m_outdated = false, m_changes = false;
   bool m_moved = false;  // by hand: it stays as it was put when the room changes
   std::uint64_t m_generation = 0;

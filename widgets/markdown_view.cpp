@@ -10,6 +10,7 @@
 #include <QTextBlock>
 #include <QTextCursor>
 #include <QTextList>
+#include <QTextTable>
 #include <QUrl>
 #include <algorithm>
 #include <cmath>
@@ -21,6 +22,8 @@ namespace nf {
 namespace {
 constexpr int kBodySize = 15, kLinePercent = 145;
 
+constexpr int kSaysWhy = QTextFormat::UserProperty;  // stands where a picture should
+
 const QTextDocument::MarkdownFeatures kDialect =
     QTextDocument::MarkdownFeatures(QTextDocument::MarkdownDialectGitHub) | QTextDocument::MarkdownNoHTML;
 }  // namespace
@@ -31,15 +34,23 @@ QVariant ProseDocument::loadResource(int type, const QUrl& name) {
   // Of a null picture Qt opens the file by itself.
   QImage none(16, 16, QImage::Format_ARGB32_Premultiplied);
   none.fill(Qt::transparent);
-  if (!(name.isRelative() || name.isLocalFile())) return none;
+  const auto refuse = [&](const QString& why) {
+    m_unread.insert(name, why);
+    return none;
+  };
+  m_unread.remove(name);
+  if (!(name.isRelative() || name.isLocalFile())) return refuse(tr("only files of this machine are read"));
   const QString path = name.isLocalFile() ? name.toLocalFile() : name.path();
-  if (m_folder.isEmpty() && QFileInfo(path).isRelative()) return none;
+  if (m_folder.isEmpty() && QFileInfo(path).isRelative()) return refuse(tr("the notebook has no folder yet"));
   QFile file(QDir(m_folder).filePath(path));
   const QFileInfo info(file);
-  if (!info.isFile() || info.size() > kMost || !file.open(QIODevice::ReadOnly)) return none;
+  if (!info.exists()) return refuse(tr("there is no such file"));
+  if (!info.isFile()) return refuse(tr("it is no file"));
+  if (info.size() > kMost) return refuse(tr("it is larger than 64 MiB"));
+  if (!file.open(QIODevice::ReadOnly)) return refuse(file.errorString());
   // What grows meanwhile, as files of the kernel do, is read as far as it was.
   const QImage read = QImage::fromData(file.read(info.size()));
-  return read.isNull() ? none : read;
+  return read.isNull() ? refuse(tr("it is no picture that can be read")) : read;
 }
 
 QString firstLineOf(const QString& markdown) {
@@ -73,20 +84,25 @@ void MarkdownView::typeset() {
   m_document.setDefaultFont(m_theme->ui(kBodySize));
   m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown, kDialect);
   const Palette& c = m_theme->colors();
+  sayUnread();
   partPictures();
   m_pictures = pictures();
+  ruleTables();
   const double between = QFontMetricsF(m_theme->ui(kBodySize)).height() * (kLinePercent - 100) / 100;
   const auto isCode = [](const QTextBlock& block) { return block.blockFormat().hasProperty(QTextFormat::BlockCodeLanguage); };
   for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next()) {
     QTextCursor cursor(block);
     QTextBlockFormat format = block.blockFormat();
     const int level = format.headingLevel();
-    format.setLineHeight(level > 0 ? 125 : kLinePercent, QTextBlockFormat::ProportionalHeight);
+    format.setLineHeight(level > 0                           ? 125
+                         : QTextCursor(block).currentTable() ? 110
+                                                             : kLinePercent,
+                         QTextBlockFormat::ProportionalHeight);
     // A part of the line's height would be a part of the picture's.
     if (std::ranges::any_of(m_pictures, [&](int at) { return block.contains(at); }))
       format.setLineHeight(between, QTextBlockFormat::LineDistanceHeight);
     format.setTopMargin(level > 0 && block != m_document.begin() ? 14 : 0);
-    format.setBottomMargin(level > 0 ? 4 : 6);
+    format.setBottomMargin(level > 0 ? 4 : QTextCursor(block).currentTable() ? 0 : 6);
     const bool code = isCode(block);
     if (code) {
       format.setBackground(c.code);
@@ -102,7 +118,10 @@ void MarkdownView::typeset() {
       font.setWeight(level > 0 || chars.fontWeight() > QFont::Medium ? QFont::DemiBold : QFont::Normal);
       font.setItalic(chars.fontItalic());
       chars.setFont(font);
-      chars.setForeground(m_markdown.isEmpty() ? c.hint : chars.isAnchor() ? c.accent : c.text);
+      chars.setForeground(m_markdown.isEmpty()          ? c.hint
+                          : chars.isAnchor()            ? c.accent
+                          : chars.hasProperty(kSaysWhy) ? c.muted
+                                                        : c.text);
       cursor.setPosition(fragment.position());
       cursor.setPosition(fragment.position() + fragment.length(), QTextCursor::KeepAnchor);
       cursor.setCharFormat(chars);
@@ -135,6 +154,42 @@ QSizeF MarkdownView::pictureSize(int at) const {
   format.clearProperty(QTextFormat::ImageWidth);
   format.clearProperty(QTextFormat::ImageHeight);
   return m_document.documentLayout()->handlerForObject(QTextFormat::ImageObject)->intrinsicSize(&m_document, at, format);
+}
+
+// Words in the place of each picture that was not read: which, and why.
+void MarkdownView::sayUnread() {
+  const std::vector<int> all = pictures();
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    pictureSize(*at);  // reads it
+    QTextCursor cursor(&m_document);
+    cursor.setPosition(*at);
+    cursor.setPosition(*at + 1, QTextCursor::KeepAnchor);
+    const QString name = cursor.charFormat().toImageFormat().name();
+    const QString why = m_document.unread(QUrl(name));
+    if (why.isEmpty()) continue;
+    QTextCharFormat format;
+    format.setFontItalic(true);
+    format.setProperty(kSaysWhy, true);
+    cursor.insertText(tr("[picture %1: %2]").arg(name, why), format);
+  }
+}
+
+// Thin lines with room around the words.
+void MarkdownView::ruleTables() {
+  for (QTextFrame* frame : m_document.rootFrame()->childFrames()) {
+    auto* table = qobject_cast<QTextTable*>(frame);
+    if (!table) continue;
+    QTextTableFormat format = table->format();
+    format.setBorder(1);
+    format.setBorderStyle(QTextFrameFormat::BorderStyle_Solid);
+    format.setBorderBrush(m_theme->colors().separator);
+    format.setBorderCollapse(true);
+    format.setCellSpacing(0);
+    format.setCellPadding(5);
+    format.setTopMargin(4);
+    format.setBottomMargin(10);
+    table->setFormat(format);
+  }
 }
 
 // What is much higher than words stands on lines of its own: Qt makes a line whose end it does not fit on as high as it is.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QHash>
 #include <QTextDocument>
+#include <QUrl>
 #include <QWidget>
 #include <vector>
 
@@ -16,12 +18,14 @@ class ProseDocument : public QTextDocument {
   Q_OBJECT
  public:
   void setFolder(const QString& folder) { m_folder = folder; }  // that relative names begin in; empty: they name nothing
+  QString unread(const QUrl& picture) const { return m_unread.value(picture); }  // why; "": it was read
 
  protected:
   QVariant loadResource(int type, const QUrl& name) override;
 
  private:
   QString m_folder;
+  QHash<QUrl, QString> m_unread;
 };
 
 // Rendered Markdown: headings, paragraphs, lists, tables, code, pictures. Double click edits.
@@ -51,7 +55,9 @@ class MarkdownView : public QWidget {
   void typeset();
   std::vector<int> pictures() const;  // where they stand in the document
   QSizeF pictureSize(int at) const;   // px, of its file
+  void sayUnread();
   void partPictures();
+  void ruleTables();
   void fitPictures(int width) const;
   const Theme* m_theme;
   QString m_markdown, m_found;

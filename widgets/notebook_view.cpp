@@ -85,6 +85,7 @@ void NotebookView::setDocument(Document* document) {
     for (CellView* v : *views) v->hide(), v->deleteLater();
   m_cells.clear();
   m_aside.clear();
+  m_madeFrom.clear();
   m_active = 0;
   m_editing = false;
   if (!m_document) return;
@@ -490,8 +491,14 @@ void NotebookView::mousePressEvent(QMouseEvent* event) {
 
 void NotebookView::enterCommandMode() { activate(m_active, false); }
 
+CellId NotebookView::whereFrom(CellId made, CellId above) const {
+  if (const auto from = m_madeFrom.find(made); from != m_madeFrom.end() && m_document->cell(from->second)) return from->second;
+  return m_document->cell(above) ? above : m_document->cells().front().id;
+}
+
 void NotebookView::insertAbove() {
   const CellId id = m_document->insertCell(m_document->indexOf(m_active), CellKind::Code);
+  m_madeFrom[id] = m_active;
   followDocument();
   activate(id, false);
   Q_EMIT edited();
@@ -499,6 +506,7 @@ void NotebookView::insertAbove() {
 
 void NotebookView::insertBelow() {
   const CellId id = m_document->insertCell(std::min(m_document->indexOf(m_active) + 1, m_document->cells().size()), CellKind::Code);
+  m_madeFrom[id] = m_active;
   followDocument();
   activate(id, false);
   Q_EMIT edited();
@@ -531,8 +539,10 @@ void NotebookView::pasteBelow() {
   if (text.empty()) return;
   std::size_t index = std::min(m_document->indexOf(m_active) + 1, m_document->cells().size());
   CellId last = m_active;
-  for (const Cell& cell : splitCells(text))
+  for (const Cell& cell : splitCells(text)) {
     last = m_document->insertCell(index++, cell.kind, text.substr(cell.bodyBegin, cell.bodyEnd - cell.bodyBegin));
+    m_madeFrom[last] = m_active;
+  }
   followDocument();
   activate(last, false);
   Q_EMIT edited();

@@ -95,6 +95,8 @@ class NotebookView : public QScrollArea {
   void splitActive();
   void joinActive();
   void enterCommandMode();
+  // Where one was when a cell that is no more was made; not known: `above`, or the first cell where that is no more, too.
+  CellId whereFrom(CellId made, CellId above) const;
 
  Q_SIGNALS:
   void checkingChanged();
@@ -161,7 +163,8 @@ class NotebookView : public QScrollArea {
   std::optional<protocol::Analysis> m_analysis;
 
   CellId m_active = 0;
-  CellId m_begun = 0;  // the last one that a typed separator began; 0: none, or more was typed on its line
+  std::map<CellId, CellId> m_madeFrom;  // the cell that was chosen when one was inserted or pasted
+  CellId m_begun = 0;                   // the last one that a typed separator began; 0: none, or more was typed on its line
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
   std::uint64_t m_caretChoice = 0;  // of the selection: the last one that the caret made

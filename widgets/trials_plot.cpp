@@ -298,6 +298,8 @@ void TrialsPlot::redraw() {
       marks->setScatterStyle(QCPScatterStyle(dash, QPen(grey, 1.3), Qt::NoBrush, 7));
     }
   }
+  for (const TrialInfo& t : m_trials)
+    if (const auto at = xOf(t); at && (t.us || failed(t))) avoid(*at, yOf(t), 3);
   if (!square && !m_current && best)
     addLabel({microsecondsText(lowest) != microsecondsText(*best->us)
                   ? tr("%1, within the noise of %2").arg(microsecondsText(lowest), microsecondsText(*best->us))
@@ -325,7 +327,7 @@ void TrialsPlot::redraw() {
               QFont::Normal,
               c.text,
               7,
-              0,
+              6,
               true});
   }
   for (const TrialInfo& t : m_trials) {
@@ -350,7 +352,7 @@ void TrialsPlot::redraw() {
               QFont::DemiBold,
               c.text,
               7,
-              0,
+              6,
               true});
   }
 }

@@ -214,9 +214,9 @@ void MainWindow::makeActions() {
     QSettings().remove(QStringLiteral("layout"));
     for (DockPage* page : m_pages->findChildren<DockPage*>()) page->resetLayout();
   });
-  add("view.light", tr("Light"), {}, [this] { chooseTheme(Theme::Mode::Light); });
-  add("view.dark", tr("Dark"), {}, [this] { chooseTheme(Theme::Mode::Dark); });
-  add("view.system", tr("As the system"), {}, [this] { chooseTheme(Theme::Mode::System); });
+  add("view.light", tr("Light theme"), {}, [this] { chooseTheme(Theme::Mode::Light); });
+  add("view.dark", tr("Dark theme"), {}, [this] { chooseTheme(Theme::Mode::Dark); });
+  add("view.system", tr("Theme of the system"), {}, [this] { chooseTheme(Theme::Mode::System); });
   group = tr("Tools");
   // Of the plot that has the keyboard, else the step latency, else the first one in sight. Where there is none, null, and it is said.
   const auto plot = [this]() -> Plot* {
@@ -375,8 +375,7 @@ void MainWindow::saveTo(const QString& path, bool overwrite) {
 
 void MainWindow::undoOrRedo(bool undo) {
   Document& d = m_tab->workspace->document();
-  std::set<CellId> before;
-  for (const Cell& cell : d.cells()) before.insert(cell.id);
+  const std::vector<Cell> before = d.cells();
   const std::string label = undo ? d.undoLabel() : d.redoLabel();
   const auto where = undo ? d.undo() : d.redo();
   if (!where) return;
@@ -386,10 +385,17 @@ void MainWindow::undoOrRedo(bool undo) {
   const bool editing = m_tab->notebook->editing();
   m_tab->notebook->followDocument();
   if (!inSight) showPage(Page::Author);
-  // The place is the edit's, which may end in the cell after the one that came back.
-  const auto back = std::find_if(d.cells().begin(), d.cells().end(), [&](const Cell& cell) { return !before.contains(cell.id); });
-  const std::size_t byte = back != d.cells().end() ? back->begin : std::min(*where, d.text().size());
-  m_tab->notebook->scrollToByte(byte, page() == Page::Author, editing ? NotebookView::Edit::Any : NotebookView::Edit::None);
+  // The place is the edit's, which may end in the cell after the one that came back or went.
+  const auto back = std::ranges::find_if(
+      d.cells(), [&](const Cell& cell) { return std::ranges::find(before, cell.id, &Cell::id) == before.end(); });
+  const auto gone = std::ranges::find_if(before, [&](const Cell& cell) { return !d.cell(cell.id); });
+  std::size_t byte = std::min(*where, d.text().size());
+  if (back != d.cells().end()) byte = back->begin;
+  else if (gone != before.end())
+    byte = d.cell(m_tab->notebook->whereFrom(gone->id, gone == before.begin() ? 0 : std::prev(gone)->id))->begin;
+  const bool whole = back != d.cells().end() || gone != before.end();
+  const auto edit = !editing ? NotebookView::Edit::None : whole ? NotebookView::Edit::Code : NotebookView::Edit::Any;
+  m_tab->notebook->scrollToByte(byte, page() == Page::Author, edit);
   refreshOutline();
   refreshPlace();
   refreshTitle();

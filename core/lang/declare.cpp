@@ -247,8 +247,8 @@ void Elaborator::declaration(const Ast& ast, const Stmt& s) {
     }
     if (index.extent != kNone || e.kind == ExprKind::Hole) {
       report("bad-extent",
-             "an `" + std::string(word) + "` is declared with extents, as in `" + std::string(word) + " " +
-                 std::string(target.name) + "[3, 4]`",
+             (std::string_view(word) == "input" ? "an `" : "a `") + std::string(word) + "` is declared with extents, as in `" +
+                 std::string(word) + " " + std::string(target.name) + "[3, 4]`",
              e.span);
       good = false;
       continue;

@@ -106,7 +106,7 @@ bool TokenReader::close(TokenKind k, const Token& opened) {
         d->notes.push_back({"expected " + std::string(describe(k)) + " before this",
                             t.kind == TokenKind::End ? Span{m_source, m_lastEnd, m_lastEnd} : span(t)});
     } else {
-      Diagnostic* d = expected(std::string(describe(k)) + " or `,`");
+      Diagnostic* d = expected(std::string(describe(k)) + " or a comma");
       if (d && k == TokenKind::RightBracket && t.kind == TokenKind::Colon)
         d->notes.push_back({"a part of an axis is read with an index, `Y[i: 3] = X[i + 2]`; a whole axis is `_`", {}});
     }

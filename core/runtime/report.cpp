@@ -186,7 +186,7 @@ std::string figuresOf(const Run& run, const ReportOptions& options) {
   out += figure(number(real(d, "seconds"), 3) + " s",
                 number(real(d, "steps") - resumedAt, 9) + " steps" +
                     (resumedAt > 0 ? " since it was resumed from step " + number(resumedAt, 9) : ""),
-                d.value("stopped", false) ? "stopped by a person" : "");
+                d.value("stopped", false) ? "stopped before its last step" : "");
   if (real(d, "first_step_ms") > 0) out += figure(milliseconds(real(d, "first_step_ms")), "to the first step");
   if (d.contains("loss") && d["loss"].is_number()) out += figure(number(real(d, "loss"), 3), "training loss");
   return out + "</div>\n";
@@ -377,7 +377,7 @@ Result<std::string> htmlOfRun(const std::string& runFolder, const ReportOptions&
   for (const StepRow& row : run.steps) steps += row.steps;
   html += "<p class=\"muted\">" + std::to_string(steps) + " steps, " + std::to_string(run.swaps.size()) +
           (run.swaps.size() == 1 ? " kernel swap, " : " kernel swaps, ") + std::to_string(run.trials) + " trials (" +
-          std::to_string(run.failed) + " failed)</p>\n";
+          std::to_string(run.failed) + " failed)" + (real(run.done, "resumed_at") > 0 ? " since it was resumed" : "") + "</p>\n";
   html += latencyOf(run, options) + learningOf(run) + kernelsOf(run) + swapsOf(run);
   std::string settings;
   if (run.settings.is_object()) flatten(run.settings, "", settings);

@@ -351,6 +351,20 @@ TEST_F(Tuning, ATickIsNamedByItsOwnPlace) {
   EXPECT_EQ(plainTick(0.2, 0.1, 1), "0.2");
 }
 
+TEST_F(Tuning, WhatNamesATrialCoversNoOther) {
+  TrialsPlot plot(&theme);
+  plot.resize(700, 300);
+  plot.show();
+  const std::vector<TrialInfo> trials = capsule::trials(60);
+  plot.setTrials(trials);
+  for (const TrialInfo& chosen : trials) {
+    plot.setCurrent(chosen.number);
+    for (const auto& [text, place] : plot.shownLabels())
+      for (const TrialInfo& t : trials)
+        EXPECT_FALSE(place.contains(plot.pixelOf(t.number))) << text.toStdString() << " covers trial " << t.number;
+  }
+}
+
 // A scale of times stands only where there is a time.
 TEST_F(Tuning, TrialsWithoutATimeHaveNoScale) {
   TrialsPlot plot(&theme);

@@ -4,6 +4,7 @@
 
 #include <qcustomplot.h>
 #include <sys/stat.h>
+#include <QAbstractTextDocumentLayout>
 #include <QApplication>
 #include <QFile>
 #include <QHBoxLayout>
@@ -13,6 +14,8 @@
 #include <QScrollBar>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTextDocument>
+#include <QTextTable>
 #include <QWheelEvent>
 #include <random>
 
@@ -446,7 +449,24 @@ TEST_F(Widgets, APictureIsReadFromAFileAlone) {
     view.setMarkdown(QStringLiteral("before ![x](%1) behind").arg(name));
     EXPECT_LT(view.heightForWidth(800), 100) << name.toStdString();
     EXPECT_TRUE(view.document()->toPlainText().contains("behind"));
+    EXPECT_TRUE(view.document()->toPlainText().contains(QStringLiteral("before [picture %1: ").arg(name))) << "why it is not there";
   }
+}
+
+TEST_F(Widgets, ATableHasThinLinesAndRoom) {
+  MarkdownView view(&theme);
+  view.setMarkdown("| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\nwords");
+  const QTextTable* table = nullptr;
+  for (const QTextFrame* frame : view.document()->rootFrame()->childFrames()) table = qobject_cast<const QTextTable*>(frame);
+  ASSERT_TRUE(table);
+  EXPECT_TRUE(table->format().borderCollapse());
+  EXPECT_EQ(table->format().border(), 1);
+  EXPECT_GE(table->format().cellPadding(), 4);
+  const double line = QFontMetricsF(theme.ui(15)).height();
+  view.heightForWidth(800);
+  const auto height = view.document()->documentLayout()->frameBoundingRect(const_cast<QTextTable*>(table)).height();
+  EXPECT_GT(height, 3 * (line + 8));
+  EXPECT_LT(height, 3 * (line + 16) + 14) << "a row is a line with room around it";
 }
 
 // What happened meanwhile hides nothing that was said before: bars stand under one another, and what there is no room for is counted.

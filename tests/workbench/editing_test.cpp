@@ -414,6 +414,29 @@ TEST_F(Editing, CellOperationsAreUndoneOneByOne) {
   }
 }
 
+// What was chosen before is chosen again, and text that is read is not opened to be written.
+TEST_F(Editing, AnInsertionThatIsUndoneLeadsBack) {
+  open();
+  const auto chosen = [&] { return document().indexOf(window->notebook()->activeCell()); };
+  const std::size_t cells = document().cells().size();
+  ASSERT_EQ(cell(0)->kind(), CellKind::Markdown);
+  ASSERT_GE(cells, 3u);
+  for (const char* id : {"cell.above", "cell.below", "cell.paste"})
+    for (const std::size_t at : {std::size_t{0}, std::size_t{1}, cells - 1})
+      for (const bool editing : {false, true}) {
+        window->notebook()->activate(cell(at)->id(), false);
+        window->action("cell.copy")->trigger();
+        window->action(id)->trigger();
+        followed();
+        ASSERT_EQ(document().cells().size(), cells + 1) << id;
+        window->notebook()->activate(window->notebook()->activeCell(), editing);
+        window->action("edit.undo")->trigger();
+        followed();
+        EXPECT_EQ(chosen(), at) << id << (editing ? ", written in" : "");
+        EXPECT_EQ(window->notebook()->editing(), editing && cell(at)->kind() == CellKind::Code) << id << " at " << at;
+      }
+}
+
 TEST_F(Editing, AFileThatIsDroppedIsOpened) {
   openBare();
   QMimeData data;

@@ -311,6 +311,34 @@ TEST_F(Reading, ThePdfHasEveryCell) {
   EXPECT_TRUE(window->messages()->text().contains("/nowhere/out.pdf"));
 }
 
+// What is written there is read on paper, and what a button offers stands there in words.
+TEST_F(Reading, PaperShowsWhatIsReadWhereSomebodyWrites) {
+  openChecked();
+  ASSERT_EQ(cell(0)->kind(), CellKind::Markdown);
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(cell(1)->editor(), " + nowhere");
+  ASSERT_TRUE(
+      wait([&] { return window->workspace().analysisIsCurrent() && cell(1)->findChildren<QPushButton*>("fix").size() == 1; }));
+  const QString fix = cell(1)->findChild<QPushButton*>("fix")->text();
+  auto* markdown = cell(0)->findChild<MarkdownView*>();
+  auto* fixes = cell(1)->findChild<QLabel*>("fixes");
+  ASSERT_TRUE(markdown && fixes);
+  window->notebook()->activate(cell(0)->id(), true);
+  ASSERT_TRUE(cell(0)->editor()->isVisible());
+  for (const std::size_t i : {0, 1}) cell(i)->setOnPaper(true);
+  EXPECT_TRUE(cell(0)->editor()->isHidden());
+  EXPECT_FALSE(markdown->isHidden());
+  EXPECT_EQ(fixes->text(), "Fix: " + fix);
+  for (const std::size_t i : {0, 1}) cell(i)->setOnPaper(false);
+  EXPECT_FALSE(cell(0)->editor()->isHidden());
+  EXPECT_TRUE(markdown->isHidden());
+  EXPECT_EQ(fixes->text(), "Fix:");
+  window->notebook()->activate(cell(0)->id(), true);
+  window->exportPdf(folder.filePath("out.pdf"));
+  EXPECT_EQ(window->focusWidget(), cell(0)->editor()) << "who writes goes on writing";
+}
+
 TEST_F(Reading, TheWindowIsNoLargerThanAScreenOf150Percent) {
   openChecked();
   for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {

@@ -211,6 +211,11 @@ TEST_F(Window, ThePaletteFindsAndRunsACommand) {
   QTest::keyClicks(window->palette()->field(), "explain");
   QTest::keyClick(window->palette()->field(), Qt::Key_Return);
   EXPECT_EQ(window->page(), MainWindow::Page::Explain);
+  window->action("tools.palette")->trigger();
+  QTest::keyClicks(window->palette()->field(), "theme dark");
+  ASSERT_GT(window->palette()->list()->count(), 0) << "words in another order";
+  EXPECT_TRUE(window->palette()->list()->item(0)->text().contains("Dark", Qt::CaseInsensitive));
+  QTest::keyClick(window->palette()->field(), Qt::Key_Escape);
   window->action("tools.go")->trigger();
   QTest::keyClicks(window->palette()->field(), "loss");
   EXPECT_GT(window->palette()->list()->count(), 0);

@@ -9,6 +9,6 @@ for t in 0..4 {
 }
 show H, Hs
 # ---- diagnostics
-[expected] for_of_misread_function.nf:2:34: error: expected `]` or `,`, found `)`
+[expected] for_of_misread_function.nf:2:34: error: expected `]` or a comma, found `)`
     n[b, i] = tanh(x[b, i] + h[b, i)
                                    ^

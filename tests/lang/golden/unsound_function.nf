@@ -9,6 +9,6 @@ train L { optimizer = descent(lr=0.1); steps = 3 }
 [expected] unsound_function.nf:2:19: error: expected a name after `where`, found the end of the line
   def g(x) = x where
                     ^
-[expected] unsound_function.nf:5:32: error: expected `)` or `,`, found `{`
+[expected] unsound_function.nf:5:32: error: expected `)` or a comma, found `{`
   def descent(W[...], G[...]; lr { W[...] <- W[...] - lr*G[...] }
                                  ^
