@@ -27,4 +27,5 @@ loss L = cross_entropy(Score, y)
 eval accuracy = mean[b] (argmax[n] Score[b, n] == y[b])
 
 # %%
-train L { epochs = 30; batch = 64; optimizer = adam(lr=3e-3); clip = 1; mode = dynamic; device = auto; seed = 1 }
+train L { epochs = 30; batch = 64; optimizer = adam(lr=3e-3); clip = 1;
+          mode = dynamic; device = auto; seed = 1 }

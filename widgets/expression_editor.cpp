@@ -513,6 +513,7 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
     cursor.movePosition(up ? QTextCursor::Up : QTextCursor::Down,
                         event->modifiers() & Qt::ShiftModifier ? QTextCursor::KeepAnchor : QTextCursor::MoveAnchor,
                         std::max(1, lines));
+    if (cursor == textCursor()) return event->ignore();  // from there on it is the notebook that is turned
     return setTextCursor(cursor);
   }
   const bool had = hasFocus();

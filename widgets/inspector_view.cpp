@@ -164,32 +164,35 @@ QString nothingChosen() {
 }  // namespace
 
 InspectorView::InspectorView(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_name(new WrappedLabel), m_facts(label({}, "muted")),
+    : QWidget(parent), m_theme(theme), m_name(new WrappedLabel), m_facts(label({}, "muted")), m_kept(new WrappedLabel({}, "muted")),
       m_empty(label(nothingChosen(), "muted")), m_proved(new Badge(theme)), m_checked(new Badge(theme)),
       m_certificate(new Section(theme, tr("Certificate"))), m_derivation(new Section(theme, tr("Derivation"))),
       m_check(new Section(theme, tr("Numeric check"))), m_valueSection(new Section(theme, tr("Values"))),
       m_leads(new Section(theme, tr("Leads to"))), m_steps(new DerivationView(theme)),
-      m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea), m_body(new QWidget),
-      m_values(new TensorView(theme, true)) {
+      m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea), m_body(new QWidget), m_head(new QWidget),
+      m_line(line()), m_values(new TensorView(theme, true)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   m_empty->setWordWrap(true);
+  m_empty->setTextFormat(Qt::RichText);
   m_empty->setContentsMargins(16, 4, 16, 0);
   m_empty->setAlignment(Qt::AlignTop);
-  layout->addWidget(m_empty);
   auto* content = new QVBoxLayout(m_body);
   content->setContentsMargins(0, 0, 0, 0);
   content->setSpacing(0);
-  auto* head = new QVBoxLayout;
+  content->addWidget(m_empty);
+  auto* head = new QVBoxLayout(m_head);
   head->setContentsMargins(16, 4, 16, 12);
   head->setSpacing(6);
   m_name->setFont(theme->mono(20));
   m_name->setTextInteractionFlags(Qt::TextSelectableByMouse);
   m_facts->setWordWrap(true);
   m_facts->setFont(theme->ui(12));
+  m_kept->setFont(theme->ui(12));
+  m_kept->hide();
   auto* title = new QHBoxLayout;
   m_pin->setCheckable(true);
   m_pin->setAccessibleName(tr("Pin"));
@@ -198,14 +201,15 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   title->addWidget(m_pin, 0, Qt::AlignTop);
   head->addLayout(title);
   head->addWidget(m_facts);
+  head->addWidget(m_kept);
   m_badges = new QHBoxLayout;
   m_badges->setSpacing(8);
   m_badges->addWidget(m_proved, 0, Qt::AlignLeft);
   m_badges->addWidget(m_checked, 0, Qt::AlignLeft);
   m_badges->addStretch(1);
   head->addLayout(m_badges);
-  content->addLayout(head);
-  content->addWidget(line());
+  content->addWidget(m_head);
+  content->addWidget(m_line);
   for (Section* s : {m_certificate, m_derivation, m_check, m_valueSection, m_leads}) content->addWidget(s);
   content->addStretch(1);
   // A tensor of many axes has a wide row of slice boxes: it must not push the whole panel wider than it is.
@@ -236,6 +240,13 @@ void InspectorView::placeBadges() {
   const bool fits = m_proved->sizeHint().width() + m_checked->sizeHint().width() + kAround <= width();
   m_badges->setDirection(fits ? QBoxLayout::LeftToRight : QBoxLayout::TopToBottom);
 }
+
+void InspectorView::setKept(const QString& why) {
+  m_kept->setWords(pinned() ? QString() : why);
+  m_kept->setVisible(!m_kept->words().isEmpty());
+}
+
+QString InspectorView::kept() const { return m_tensor.isEmpty() ? QString() : m_kept->words(); }
 
 void InspectorView::setPinned(bool pinned) { m_pin->setChecked(pinned); }
 
@@ -295,34 +306,42 @@ void InspectorView::clear() {
   m_known = {};
   followAge();
   m_pin->setChecked(false);
-  m_scroll->hide();
-  m_empty->setText(nothingChosen());
+  setGreyed(m_body, false);
+  for (QWidget* part :
+       std::initializer_list<QWidget*>{m_head, m_line, m_certificate, m_derivation, m_check, m_valueSection, m_leads})
+    part->hide();
+  sayInstead(nothingChosen());
   m_empty->show();
 }
 
 void InspectorView::setMadeInLoop(const QString& name, bool carried) {
   clear();
-  m_empty->setText(
-      (carried ? tr("%1 is carried from step to step, and nothing reads it behind its loop: it has no values and no gradient of "
-                    "its own here. `show %1` behind the loop asks for what the last step leaves, `stack` in the loop keeps "
-                    "what all steps make.")
-               : tr("%1 is made anew in every step of its loop and is no tensor behind it: it has no values and no gradient "
-                    "of its own here. `stack` in the loop keeps what all steps make."))
-          .arg(name));
+  sayInstead((carried
+                  ? tr("%1 is carried from step to step, and nothing reads it behind its loop: it has no values and no gradient of "
+                       "its own here. `show %1` behind the loop asks for what the last step leaves, `stack` in the loop keeps "
+                       "what all steps make.")
+                  : tr("%1 is made anew in every step of its loop and is no tensor behind it: it has no values and no gradient "
+                       "of its own here. `stack` in the loop keeps what all steps make."))
+                 .arg(name));
 }
 
 void InspectorView::setNoTensor(const QString& made) {
   clear();
-  m_empty->setText(tr("%1 is made on the way by the compiler: the notebook has no tensor of it, so it has no values here.")
-                       .arg(derivativeText(made)));
+  sayInstead(tr("%1 is made on the way by the compiler: the notebook has no tensor of it, so it has no values here.")
+                 .arg(derivativeText(made)));
 }
 
 void InspectorView::setUncalled(const QString& function) {
   clear();
-  m_empty->setText(tr("Nothing in this notebook calls %1, so there is no tensor that it makes.").arg(function));
+  sayInstead(tr("Nothing in this notebook calls %1, so there is no tensor that it makes.").arg(function));
 }
 
-QString InspectorView::instead() const { return m_tensor.isEmpty() ? m_empty->text() : QString(); }
+void InspectorView::sayInstead(const QString& words) {
+  m_instead = words;
+  m_empty->setText(codeText(words));
+}
+
+QString InspectorView::instead() const { return m_tensor.isEmpty() ? m_instead : QString(); }
 
 void InspectorView::setTensor(const protocol::TensorInfo& t) {
   const QString name = QString::fromStdString(t.name);
@@ -330,7 +349,8 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   m_tensor = name;
   m_ofBatch = t.kind == protocol::SymbolKind::Loss || t.kind == protocol::SymbolKind::Eval;
   m_empty->hide();
-  m_scroll->show();
+  m_head->show();
+  m_line->show();
   setOutdated(false);
   m_name->setWords(derivativeText(name));
   double values = 1;

@@ -36,6 +36,8 @@ class InspectorView : public QWidget {
   void setUncalled(const QString& function);
   QString instead() const;  // what is said while no tensor is shown
   void setTensor(const protocol::TensorInfo& tensor);
+  void setKept(const QString& why);  // it stays though it is not what is selected; "": it is
+  QString kept() const;
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
   void beginCheck();  // as a click on compare() would, as soon as it is there
@@ -70,6 +72,7 @@ class InspectorView : public QWidget {
 
  private:
   class Check;
+  void sayInstead(const QString& words);  // code between backquotes
   void placeBadges();
   void showCheckBadge();
   void sayStates();
@@ -78,7 +81,10 @@ class InspectorView : public QWidget {
   const Theme* m_theme;
   QString m_tensor;
   WrappedLabel* m_name;
-  QLabel *m_facts, *m_empty;
+  QLabel* m_facts;
+  WrappedLabel* m_kept;
+  QLabel* m_empty;
+  QString m_instead;
   Badge *m_proved, *m_checked;
   QBoxLayout* m_badges;
   QString m_checkText;
@@ -103,7 +109,7 @@ class InspectorView : public QWidget {
   DerivationView* m_steps;
   IconButton* m_pin;
   QScrollArea* m_scroll;
-  QWidget* m_body;
+  QWidget *m_body, *m_head, *m_line;
   TensorView* m_values;
 };
 

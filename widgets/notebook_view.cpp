@@ -252,10 +252,10 @@ QString NotebookView::aboutAt(std::uint32_t byte) const {
   return text.size() <= kMost ? text : text.left(kMost - 1) + QChar(0x2026);
 }
 
-// What ran is kept for the cell's return; what runs is, in any case.
+// What ran or is shown is kept for the cell's return; what runs is, in any case.
 void NotebookView::putAside(CellView* v) {
   constexpr std::size_t kMostAside = 16;
-  if (!v->hasRun()) return v->deleteLater();
+  if (!v->hasRun() && v->shows().isEmpty()) return v->deleteLater();
   v->setActive(CellView::Active::No);
   m_aside.push_back(v);
   if (m_aside.size() <= kMostAside) return;
@@ -491,14 +491,14 @@ void NotebookView::mousePressEvent(QMouseEvent* event) {
 
 void NotebookView::enterCommandMode() { activate(m_active, false); }
 
-CellId NotebookView::whereFrom(CellId made, CellId above) const {
-  if (const auto from = m_madeFrom.find(made); from != m_madeFrom.end() && m_document->cell(from->second)) return from->second;
-  return m_document->cell(above) ? above : m_document->cells().front().id;
+NotebookView::From NotebookView::whereFrom(CellId made, CellId above) const {
+  if (const auto from = m_madeFrom.find(made); from != m_madeFrom.end() && m_document->cell(from->second.cell)) return from->second;
+  return {m_document->cell(above) ? above : m_document->cells().front().id, false};
 }
 
 void NotebookView::insertAbove() {
   const CellId id = m_document->insertCell(m_document->indexOf(m_active), CellKind::Code);
-  m_madeFrom[id] = m_active;
+  m_madeFrom[id] = {m_active, m_editing};
   followDocument();
   activate(id, false);
   Q_EMIT edited();
@@ -506,7 +506,7 @@ void NotebookView::insertAbove() {
 
 void NotebookView::insertBelow() {
   const CellId id = m_document->insertCell(std::min(m_document->indexOf(m_active) + 1, m_document->cells().size()), CellKind::Code);
-  m_madeFrom[id] = m_active;
+  m_madeFrom[id] = {m_active, m_editing};
   followDocument();
   activate(id, false);
   Q_EMIT edited();
@@ -541,7 +541,7 @@ void NotebookView::pasteBelow() {
   CellId last = m_active;
   for (const Cell& cell : splitCells(text)) {
     last = m_document->insertCell(index++, cell.kind, text.substr(cell.bodyBegin, cell.bodyEnd - cell.bodyBegin));
-    m_madeFrom[last] = m_active;
+    m_madeFrom[last] = {m_active, m_editing};
   }
   followDocument();
   activate(last, false);

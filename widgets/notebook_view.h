@@ -32,6 +32,12 @@ class NotebookView : public QScrollArea {
   // `focus`: its cell becomes the active one, and the cursor goes there where `edit` says so of the cell's kind.
   enum class Edit : std::uint8_t { None, Code, Any };
   void scrollToByte(std::size_t byte, bool focus, Edit edit = Edit::Code);
+  // Where one was when a cell that is no more was made; not known: `above`, or the first cell where that is no more, too.
+  struct From {
+    CellId cell;
+    bool writing;  // in its text
+  };
+  From whereFrom(CellId made, CellId above) const;
   void showCell(const CellView* cell);                          // in sight: all of it, or its head
   void bringIntoSight(QWidget* part);                           // of a cell; one that was made just now, too
   void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
@@ -95,8 +101,6 @@ class NotebookView : public QScrollArea {
   void splitActive();
   void joinActive();
   void enterCommandMode();
-  // Where one was when a cell that is no more was made; not known: `above`, or the first cell where that is no more, too.
-  CellId whereFrom(CellId made, CellId above) const;
 
  Q_SIGNALS:
   void checkingChanged();
@@ -163,8 +167,8 @@ class NotebookView : public QScrollArea {
   std::optional<protocol::Analysis> m_analysis;
 
   CellId m_active = 0;
-  std::map<CellId, CellId> m_madeFrom;  // the cell that was chosen when one was inserted or pasted
-  CellId m_begun = 0;                   // the last one that a typed separator began; 0: none, or more was typed on its line
+  std::map<CellId, From> m_madeFrom;  // the cell that was chosen when one was inserted or pasted
+  CellId m_begun = 0;                 // the last one that a typed separator began; 0: none, or more was typed on its line
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
   std::uint64_t m_caretChoice = 0;  // of the selection: the last one that the caret made

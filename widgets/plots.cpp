@@ -465,9 +465,12 @@ void Plot::fillTable() {
   for (int r = 0; r < model->rowCount(); ++r) {
     const auto& row = data.rows[static_cast<std::size_t>(r)];
     for (int i = 0; i < static_cast<int>(row.size()); ++i) {
-      const QString text = cellText(row[i]);
+      // Files have every digit.
+      const bool real = row[i].typeId() == QMetaType::Double;
+      const QString text = real ? significant(row[i].toDouble(), 4) : cellText(row[i]);
       if (const QStandardItem* old = model->item(r, i); old && old->text() == text) continue;
       auto* item = new QStandardItem(text);
+      if (real) item->setToolTip(cellText(row[i]));
       if (row[i].typeId() != QMetaType::QString) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
       model->setItem(r, i, item);
       if (int& widest = figures[static_cast<std::size_t>(i)]; row[i].typeId() != QMetaType::QString)

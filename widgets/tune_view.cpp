@@ -473,6 +473,8 @@ void TuneView::setRunState(const RunState& s, std::int64_t others) {
   m_tune->setVisible(!runs);
   const bool reasons = s.phase == RunPhase::Training && !s.detail.empty();
   m_reason->setText(reasons ? QString::fromStdString(s.detail) : QString());
+  // A search that waits, or has ended before the training, tries none.
+  if (reasons) showTried({}), m_now->setText(tr("no trial now"));
   if (reasons || !runs) m_reason->setVisible(reasons);  // once there, its place stays until the end
   if (!runs) {
     m_now->setText(tr("nothing runs"));

@@ -34,6 +34,7 @@ inline constexpr const char* kExitCodes =
 
 struct FileOptions {
   std::string file;               // "-": standard input
+  std::string as;                 // of standard input: the file that it is an edit of, by name, folder and runs; empty: of none
   std::vector<std::string> sets;  // NAME=VALUE
   bool json = false;
 };
@@ -133,7 +134,7 @@ struct Loaded {
 };
 nlohmann::json toJson(const Diagnostics& diagnostics, const SourceMap& sources);  // as `check --json` has them
 Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});
-Result<Source> readSource(const std::string& file);
+Result<Source> readSource(const std::string& file, const std::string& as = {});
 Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets);
 
 // `tells`: what there is to say about records goes to standard error.

@@ -154,6 +154,10 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
                   options.json, kExitUsage);
   if (options.values && options.to != "html")
     return report({"usage", "--values is of a page: it goes with --to html.", {}, {}}, options.json, kExitUsage);
+  if (!options.as.empty() && options.file != "-")
+    return report({"usage", "--as says which file standard input is an edit of: it goes with - in place of FILE.", {}, {}},
+                  options.json, kExitUsage);
+  const std::string& file = options.as.empty() ? options.file : options.as;
   const bool cuda = options.to == "cuda", kernels = cuda || options.to == "llvm";
   const std::string& device = options.device.device;
   if (kernels && device != "auto" && device.substr(0, device.find(':')) != (cuda ? "cuda" : "cpu"))
@@ -192,7 +196,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     return tellMistakes(both->whole->diagnostics, loaded.notebook.sources, options.file, options.json);
   const Stages* const stages = both->decided.get();
   const auto drawn = [&]() -> const Program& { return *(*stage == Stage::Fused ? stages : both->whole.get())->at(*stage); };
-  const std::string stem = options.file == "-" ? "notebook" : fs::path(options.file).stem().string();
+  const std::string stem = file == "-" ? "notebook" : fs::path(file).stem().string();
   const fs::path folder = options.folder;
   std::vector<std::string> written;
   const auto write = [&](const fs::path& path, const std::string& text) -> Result<Unit> {
@@ -203,13 +207,13 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   };
   Result<Unit> done = Unit{};
   if (options.to == "html") {
-    const std::string run = options.file == "-" ? std::string() : newestRun(options.file);
+    const std::string run = file == "-" ? std::string() : newestRun(file);
     std::string training;
     ReportOptions page;
     for (const TrainSettings& train : loaded.notebook.trains) page.meanings.push_back(trainMeaning(loaded.notebook, train));
     if (!run.empty()) {
-      page.title = fs::path(options.file).filename().string();
-      if (const auto peer = peerBeside(options.file)) {
+      page.title = fs::path(file).filename().string();
+      if (const auto peer = peerBeside(file)) {
         page.peerName = peer->name;
         page.peerStepMilliseconds = peer->stepMilliseconds;
       }
@@ -231,7 +235,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     done = write(folder / (stem + ".html"),
                  notebookHtml(loaded.notebook, *both, passes.device,
                               target ? intervalsText(measurementOf(registry, *target)) : std::string(), training, gradients, values,
-                              options.file == "-" ? fs::path() : fs::path(options.file).parent_path()));
+                              file == "-" ? fs::path() : fs::path(file).parent_path()));
   } else if (options.to == "json") {
     done = write(folder / (stem + ".json"), toJson(drawn()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (options.to == "dot" || options.to == "svg") {

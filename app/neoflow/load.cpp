@@ -48,7 +48,7 @@ std::size_t nameColumns(std::size_t others, std::size_t longest) {
   return std::min(std::max(columns > others ? columns - others : 0, kLeast), std::max<std::size_t>(longest, 16));
 }
 
-Result<Source> readSource(const std::string& file) {
+Result<Source> readSource(const std::string& file, const std::string& as) {
   Source source;
   constexpr std::size_t kLargest = 64u << 20;
   const auto readAll = [&](std::istream& in) {
@@ -61,7 +61,9 @@ Result<Source> readSource(const std::string& file) {
   };
   const Error tooLarge{"read", file + " is larger than 64 MiB: that is no notebook.", {}, {}};
   if (file == "-") {
-    source.name = "standard input";
+    source.name = as.empty() ? "standard input" : as;
+    std::error_code none;
+    if (std::filesystem::exists(as, none)) source.directory = std::filesystem::path(as).parent_path().string();
     if (!readAll(std::cin)) return tooLarge;
     return source;
   }
@@ -109,7 +111,7 @@ Loaded loadNotebook(const FileOptions& options, CompileOptions compile) {
     return loaded;
   }
   compile.sets = std::move(*sets);
-  auto source = readSource(options.file);
+  auto source = readSource(options.file, options.as);
   if (!source) {
     loaded.exitCode = report(source.error(), options.json, kExitWrongInput, options.file);
     return loaded;

@@ -418,6 +418,7 @@ int commandLine(int argc, char** argv, bool json) {
   exportCommand
       ->add_option("--stage", exported.stage, "of dot, svg and json: source, differentiated, transformed, partitioned or fused")
       ->capture_default_str();
+  exportCommand->add_option("--as", exported.as, "with - in place of FILE: the file that the text is an edit of; its runs count");
   exportCommand->add_flag(
       "--values", exported.values,
       "of html: compute what the cells show, with the weights of the newest run where it computed the loss as this text does");

@@ -182,6 +182,8 @@ class MainWindow : public QMainWindow {
   const protocol::ExpansionInfo* expansionAt(std::uint32_t span) const;  // of a place in a function of the notebook; else null
   std::vector<std::string> tensorsOfCallsAt(const protocol::Origins& origins) const;
   std::string tensorMadeAround(const protocol::Origins& origins) const;
+  std::string lastUpdateOf(const protocol::Origins& origins) const;
+  protocol::Origins statementInLoop(const protocol::Origins& origins) const;
   std::string tensorMadeAt(const protocol::Origins& origins) const;
   static TrainStrip::Place placeAt(const Tab* tab, std::int64_t line, std::int64_t column);  // from 1; no name: there is none
   TrainStrip::Place mistakeAt(const QJsonObject& mistake) const;

@@ -390,11 +390,15 @@ void MainWindow::undoOrRedo(bool undo) {
       d.cells(), [&](const Cell& cell) { return std::ranges::find(before, cell.id, &Cell::id) == before.end(); });
   const auto gone = std::ranges::find_if(before, [&](const Cell& cell) { return !d.cell(cell.id); });
   std::size_t byte = std::min(*where, d.text().size());
-  if (back != d.cells().end()) byte = back->begin;
-  else if (gone != before.end())
-    byte = d.cell(m_tab->notebook->whereFrom(gone->id, gone == before.begin() ? 0 : std::prev(gone)->id))->begin;
-  const bool whole = back != d.cells().end() || gone != before.end();
-  const auto edit = !editing ? NotebookView::Edit::None : whole ? NotebookView::Edit::Code : NotebookView::Edit::Any;
+  auto edit = editing ? NotebookView::Edit::Any : NotebookView::Edit::None;
+  if (back != d.cells().end()) {
+    byte = back->begin;
+    if (editing) edit = NotebookView::Edit::Code;
+  } else if (gone != before.end()) {
+    const auto [cell, writing] = m_tab->notebook->whereFrom(gone->id, gone == before.begin() ? 0 : std::prev(gone)->id);
+    byte = d.cell(cell)->begin;
+    if (editing && !writing) edit = NotebookView::Edit::Code;
+  }
   m_tab->notebook->scrollToByte(byte, page() == Page::Author, edit);
   refreshOutline();
   refreshPlace();

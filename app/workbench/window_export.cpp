@@ -63,15 +63,21 @@ TrainStrip::Place MainWindow::placeAt(const Tab* tab, std::int64_t line, std::in
 // The command line writes it: with the newest run where the file is what the window shows, of the text alone where it is not saved.
 void MainWindow::exportHtml(const QString& path) {
   if (m_export) return setStatus("error", tr("A report is being written already"));
+  m_messages->dismiss("export");
+  m_toMistake = nullptr;
   auto folder = std::make_shared<QTemporaryDir>();
   const QFileInfo file(workspace().path());
+  const QString place = !workspace().path().isEmpty()   ? file.absoluteFilePath()
+                        : workspace().place().isEmpty() ? workspace().name()
+                                                        : workspace().place();
   const bool asSaved = !workspace().path().isEmpty() && !workspace().document().modified();
   QStringList command = m_engineCommand;
   if (command.size() > 1 && command.back() == QLatin1String("engine")) command.removeLast();
   const QString program = command.takeFirst();
   command << QStringLiteral("export") << (asSaved ? file.absoluteFilePath() : QStringLiteral("-")) << folder->path()
-          << QStringLiteral("--to") << QStringLiteral("html") << QStringLiteral("--values") << QStringLiteral("--json");
-  const QString made = folder->filePath((asSaved ? file.completeBaseName() : QStringLiteral("notebook")) + QStringLiteral(".html"));
+          << (asSaved ? QStringList() : QStringList{QStringLiteral("--as"), place}) << QStringLiteral("--to")
+          << QStringLiteral("html") << QStringLiteral("--values") << QStringLiteral("--json");
+  const QString made = folder->filePath((asSaved ? file : QFileInfo(place)).completeBaseName() + QStringLiteral(".html"));
   m_export = new QProcess(this);
   m_export->setWorkingDirectory(workspace().path().isEmpty() ? QDir::currentPath() : file.absolutePath());
   const auto ended = [this, folder, made, path](const QString& trouble, const QString& place = {}) {
@@ -124,6 +130,7 @@ void MainWindow::exportPdf(const QString& path) {
   if (dark) m_theme->setMode(Theme::Mode::Light);
   const bool written = notebook()->savePdf(path, workspace().name());
   if (dark) m_theme->setMode(mode);
+  m_messages->dismiss("export");
   if (written) setStatus("ok", tr("Exported %1").arg(QFileInfo(path).fileName()));
   else m_messages->ask("export", tr("%1 cannot be written.").arg(path), {});
 }

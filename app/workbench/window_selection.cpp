@@ -41,6 +41,7 @@ void MainWindow::inspect(const QString& name) {
   if (!t) return;
   m_tab->inspected = name;
   m_inspector->setTensor(*t);
+  m_inspector->setKept({});
   m_tab->workspace->wantExpression(name);
   m_tab->workspace->wantSlice(m_inspector->values()->request());
   refreshLeads();
@@ -232,6 +233,30 @@ std::string MainWindow::tensorMadeAround(const protocol::Origins& origins) const
   return made && !several ? made->name : std::string();
 }
 
+// Of the updates that come from one place of a `train`, its optimizer, the last; empty: they do not.
+std::string MainWindow::lastUpdateOf(const protocol::Origins& origins) const {
+  const auto& analysis = m_tab->workspace->analysis();
+  if (origins.size() != 1 || origins.front() >= analysis.spans.size() || !isOfCommand(analysis.spans[origins.front()])) return {};
+  std::vector<const protocol::TensorInfo*> made;
+  for (const auto& t : analysis.tensors)
+    if (t.origins == origins) made.push_back(&t);
+  return made.size() > 1 ? made.back()->name : std::string();
+}
+
+// Of the name that a statement in a loop makes: the statement, whose places its kernel's lines have. Empty: it is no such name.
+protocol::Origins MainWindow::statementInLoop(const protocol::Origins& origins) const {
+  const auto& analysis = m_tab->workspace->analysis();
+  if (origins.size() != 1 || origins.front() >= analysis.spans.size()) return {};
+  const protocol::SourceSpan& name = analysis.spans[origins.front()];
+  const auto isDefinition = [&](const protocol::SymbolInfo& s) { return s.definition == name; };
+  if (!name.source.empty() || std::ranges::none_of(analysis.symbols, isDefinition)) return {};
+  const protocol::TokenInfo* statement = nullptr;
+  for (const auto& token : analysis.tokens)
+    if (!token.inside.empty() && token.begin == name.begin && token.end > name.end && (!statement || token.end > statement->end))
+      statement = &token;
+  return statement ? statement->origins : protocol::Origins();
+}
+
 // Of a line that makes nothing itself.
 bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
   const std::string& text = m_tab->workspace->document().text();
@@ -250,6 +275,7 @@ void MainWindow::inspectSelection() {
       for (const auto& cell : m_tab->workspace->analysis().cells)
         if (!cell.shows.empty()) m_tab->inspected = QString::fromStdString(cell.shows.back());
     if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
+    if (m_selection.choices() > 0) m_inspector->setKept(tr("Chosen last: nothing is selected now."));
     return;
   }
   if (!selection.tensors().empty()) {
@@ -268,7 +294,8 @@ void MainWindow::inspectSelection() {
     if (m_inspector->pinned() || !m_tab->workspace->missing().empty() || selection.isCalled(m_inspector->tensor().toStdString()))
       return;
     m_tab->inspected.clear();
-    return m_inspector->setNoTensor(QString::fromStdString(selection.tensors().back()));
+    m_inspector->setNoTensor(QString::fromStdString(selection.tensors().back()));
+    return refreshLeads();
   }
   if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty()) return m_selection.call(std::move(made));
   for (const auto& s : m_tab->workspace->analysis().symbols)
@@ -284,6 +311,12 @@ void MainWindow::inspectSelection() {
     if (selection.reads() != made) return m_selection.read(made);
     return inspect(QString::fromStdString(made));
   }
+  if (const auto last = lastUpdateOf(selection.origins()); !last.empty()) {
+    if (selection.reads() != last) return m_selection.read(last);
+    return inspect(QString::fromStdString(last));
+  }
+  if (const protocol::Origins statement = statementInLoop(selection.origins()); !statement.empty())
+    return m_selection.place(statement);
   if (const protocol::TokenInfo* token = selectedToken()) {
     // A name that is shown or trained stands for its tensor.
     const auto chosen = selection.selectedSpans();
@@ -298,16 +331,15 @@ void MainWindow::inspectSelection() {
     const std::string name(withoutNumber(token->inside));
     const bool carried = m_tab->workspace->tensor(name + "#1") &&
                          std::any_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.name == name; });
-    return m_inspector->setMadeInLoop(QString::fromStdString(name), carried);
+    m_inspector->setMadeInLoop(QString::fromStdString(name), carried);
+    return refreshLeads();
   }
   // What several tensors come from is none of them: `epochs` of a training.
-  const protocol::TensorInfo* only = nullptr;
+  std::vector<const protocol::TensorInfo*> made;
   for (const auto& t : m_tab->workspace->analysis().tensors)
-    if (selection.relation(t.origins) == Selection::Relation::Exact) {
-      if (only) return;
-      only = &t;
-    }
-  if (only) inspect(QString::fromStdString(only->name));
+    if (selection.relation(t.origins) == Selection::Relation::Exact) made.push_back(&t);
+  if (made.size() == 1) inspect(QString::fromStdString(made.front()->name));
+  else m_inspector->setKept(tr("Chosen last: what is selected now is no tensor."));
 }
 
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
@@ -391,10 +423,18 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
 void MainWindow::refreshLeads() {
   if (const auto t = tensorNamed(m_tab->inspected.toStdString())) {
     const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
+    const bool several = m_selection.tensors().size() > 1 && m_selection.isCalled(t->name);  // that a function makes
     // What no operator makes is known by where it is read, as a token is.
-    m_inspector->setLeads(token                 ? leadsOf(m_selection.origins(), {t->name}, true)
-                          : !t->readers.empty() ? leadsOf(placesOf({t->name}), {t->name}, true)
-                                                : leadsOf(t->origins, withParts({t->name}), false));
+    m_inspector->setLeads(token ? leadsOf(m_selection.origins(), {t->name}, true)
+                          : !t->readers.empty()
+                              ? leadsOf(placesOf({t->name}), {t->name}, true)
+                              : leadsOf(t->origins, several ? m_selection.tensors() : withParts({t->name}), false));
+  } else if (m_inspector->tensor().isEmpty() && !m_selection.empty()) {
+    const auto& tensors = m_selection.tensors();
+    const auto* token = tensors.empty() ? selectedToken() : nullptr;
+    m_inspector->setLeads(!tensors.empty() ? leadsOf(m_selection.origins(), tensors, false)
+                          : token          ? leadsOf(m_selection.origins(), {token->inside}, true)
+                                           : std::vector<Lead>());
   }
   const auto* decision = m_explain->chosenDecision();
   if (!decision) return;

@@ -168,6 +168,11 @@ void MainWindow::connectTab(Tab* tab) {
       if (v->train() && v->train()->ended()) refreshCheckpoint(tab, v->id());
     if (tab == m_tab) {
       if (tab->interrupted) refreshMessages();
+      const auto isError = [](const auto& d) { return d.severity == protocol::Severity::Error; };
+      if (m_toMistake && std::ranges::none_of(w->analysis().diagnostics, isError)) {
+        m_toMistake = nullptr;
+        m_messages->dismiss("export");
+      }
       m_outline->setNames(w->names(), w->missing());
       refreshOutline();
       refreshStatus();

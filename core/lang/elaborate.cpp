@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -584,11 +585,7 @@ std::vector<std::int64_t> Elaborator::shapeOf(const View& view) const {
 
 std::string printReal(double value) {
   char buffer[40];
-  for (int digits = 1; digits <= 17; ++digits) {
-    std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
-    if (std::strtod(buffer, nullptr) == value || std::isnan(value)) break;
-  }
-  return buffer;
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
 }
 
 std::optional<Number> Elaborator::number(const Ast& ast, ExprRef e, const std::string& what, bool counts) {

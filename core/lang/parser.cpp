@@ -377,6 +377,7 @@ class Parser : ExpressionParser {
       if (t.kind == TokenKind::RightBrace) --open;
     }
     m_at = i;
+    m_lastEnd = tokAt(i - 1).end;
   }
 
   // `last 360` is one value: Call last(360).

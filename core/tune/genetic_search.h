@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -47,6 +48,8 @@ class GeneticSearch {
   void suggest(const Schedule& schedule);
   // Never to be offered: tried before, or it has killed a worker.
   void forbid(const Schedule& schedule);
+  // Rounds are counted on from that of what was bred before.
+  void goOnAfter(std::int64_t round) { m_round = std::max(m_round, round); }
   // Up to `count` schedules that were not offered before. Fewer, or none: the space is exhausted as far as the search can see.
   std::vector<Schedule> propose(std::size_t count);
   // Of a schedule that was proposed; null: of none.

@@ -100,6 +100,7 @@ void TuningService::Impl::startSearch(Subject& subject) {
   subject.search = std::make_unique<GeneticSearch>(*subject.space, *subject.model, search);
   if (!records || !options.useRecords) return;
   for (const TuningRecord& r : records->all(subject.task.hash, target->fingerprint)) {
+    subject.search->goOnAfter(r.round);
     if (!r.status || *r.status == TrialStatus::Killed || *r.status == TrialStatus::Crashed || *r.status == TrialStatus::Wrong)
       subject.search->forbid(r.schedule);
     else if (r.timing.runs > 0) subject.search->observe(r.schedule, *r.status, r.timing.median * 1e-6);

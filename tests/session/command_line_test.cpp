@@ -299,6 +299,15 @@ TEST_F(CommandLine, APageHasWhatCellsShow) {
   text = page(" --values");
   EXPECT_THAT(text, HasSubstr("w  f64 [4]  mean 0.75,"));
   EXPECT_THAT(text, HasSubstr("Values are those with the weights of the newest run."));
+  // An edit that is not saved is one of its file: by its name, with its runs.
+  file("edited", "# Words\n" + net("1"));
+  EXPECT_EQ(run("export - edit.d --as net.nf --device reference --to html --values <edited").code, 0);
+  text = *readFile(m_folder.path("edit.d/net.html"));
+  EXPECT_THAT(text, HasSubstr("<title>net.nf</title>"));
+  EXPECT_THAT(text, HasSubstr("w  f64 [4]  mean 0.75,"));
+  EXPECT_THAT(text, HasSubstr("The newest run"));
+  EXPECT_THAT(run("export net.nf edit.d --as net.nf --to html").err,
+              HasSubstr("--as says which file standard input is an edit of"));
   // However long it is to train from now on, and by whichever kernels.
   std::string longer = net("1") + "hint split Y, L\n";
   longer.replace(longer.find("steps = 1"), 9, "steps = 9");

@@ -750,6 +750,7 @@ TEST_F(RecordsTest, ARunThatEndsWellLeavesNothingStarted) {
 TEST_F(RecordsTest, AShortSearchIsContinuedFromItsBest) {
   m_options.maximumTrials = 6;
   std::set<std::string> tried;
+  std::int64_t before = 0, last = 0;  // rounds
   for (int run = 0; run < 3; ++run) {
     const auto records = open();
     FunctionCache cache;
@@ -759,7 +760,13 @@ TEST_F(RecordsTest, AShortSearchIsContinuedFromItsBest) {
     EXPECT_TRUE(s.waitFinished({}, std::chrono::minutes(2)));
     s.stop();
     EXPECT_EQ(s.states()[0].recordHit, run > 0);
-    for (const TuningRecord& r : records->all(task(8).hash, "fake 1")) tried.insert(r.schedule.text());
+    for (const TuningRecord& r : records->all(task(8).hash, "fake 1")) {
+      const bool isNew = tried.insert(r.schedule.text()).second;
+      EXPECT_TRUE(!isNew || r.round == 0 || r.round > before) << r.round << " behind " << before;
+      last = std::max(last, r.round);
+    }
+    EXPECT_GT(last, before) << run;
+    before = last;
   }
   // Five new ones a run; the sixth trial of each is the baseline.
   EXPECT_GE(tried.size(), 14u);

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What a token of the text and a part of a formula stand for: the tensor that the inspector shows.
+#include <QToolButton>
+
 #include "tests/workbench/selected.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
 #include "widgets/tensor_view.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 namespace {
@@ -200,6 +204,73 @@ TEST_F(Placed, ThePlacesOfAFunctionAreWhatItsCallsMake) {
   caret(2, "twice(V)");
   EXPECT_EQ(caret(2, "T = "), "T");
   EXPECT_EQ(selection().tensors(), std::vector<std::string>{"T"});
+}
+
+// All that it updates and keeps, in every view; the inspector has the last of it and leads to all of it.
+TEST_F(Placed, AnOptimizerIsWhatItUpdates) {
+  for (const std::string optimizer : {"adam", "sgd"}) {
+    openWith(
+        "# %%\ninput X[4, 3] = normal(0, 1)\nparam V[5, 3] = normal(0, 1)\nparam W[2, 5] = normal(0, 1)\n"
+        "Z[n, k] = sum[c] X[n, c] * V[k, c]\nY[n, o] = sum[k] tanh(Z[n, k]) * W[o, k]\nloss L = mean[n, o] Y[n, o]^2\n\n"
+        "# %%\ntrain L { steps = 10; optimizer = " +
+        optimizer + "(lr=1e-3) }\n");
+    window->showPage(MainWindow::Page::Explain);
+    ASSERT_TRUE(wait([&] { return !window->explain()->graph()->graph().nodes.empty(); }));
+    window->showPage(MainWindow::Page::Author);
+    EXPECT_EQ(caret(1, optimizer.c_str(), 1), "W.next") << optimizer;
+    const auto outline = inOutline();
+    for (const char* name : {"V.next", "W.next"}) EXPECT_TRUE(outline.contains(name)) << optimizer << " " << name;
+    for (const char* name : {"L.step.next", "V.adam.M", "W.adam.V"}) EXPECT_EQ(outline.contains(name), optimizer == "adam") << name;
+    std::set<std::string> nodes;
+    const auto& graph = window->explain()->graph()->graph();
+    for (const auto& node : graph.nodes)
+      if (selection().relation(node.origins) == Selection::Relation::Exact) nodes.insert(node.id);
+    EXPECT_TRUE(nodes.contains("V.next") && nodes.contains("W.next")) << optimizer;
+    EXPECT_FALSE(nodes.contains("Z"));
+    const auto leads = [&] {
+      const auto all = window->inspector()->findChildren<QToolButton*>();
+      return std::ranges::any_of(all, [](const QToolButton* b) { return b->isVisible() && b->objectName().startsWith("node:V."); });
+    };
+    EXPECT_TRUE(wait(leads)) << optimizer << ": it leads to the other parameter's update, too";
+  }
+}
+
+// What stays in the inspector without being selected says so.
+TEST_F(Placed, WhatIsNotSelectedAnyMoreSaysSo) {
+  openWith(
+      "# %%\nparam V[5, 3] = normal(0, 1)\nZ[n] = sum[c] V[n, c]\nloss L = sum[n] Z[n]^2\n\n# %% [markdown]\n# Words\n\n"
+      "# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
+  EXPECT_EQ(caret(0, "Z[n] =", 0), "Z");
+  EXPECT_TRUE(window->inspector()->kept().isEmpty());
+  EXPECT_EQ(caret(2, "optimizer", 2), "Z");
+  EXPECT_EQ(window->inspector()->kept(), "Chosen last: nothing is selected now.");
+  EXPECT_TRUE(inOutline().empty());
+  EXPECT_EQ(caret(0, "V[n, c]", 0), "V");
+  EXPECT_TRUE(window->inspector()->kept().isEmpty());
+  caret(2, "train", 2);
+  EXPECT_EQ(window->inspector()->kept().isEmpty(), selection().leadsTo(window->inspector()->tensor().toStdString(), {}));
+}
+
+// A statement of a loop that only the next one reads has no tensor, but a kernel.
+TEST_F(Placed, AStatementInALoopLeadsOn) {
+  openWith(
+      "# %%\nparam V[5, 5] = normal(0, 0.5)\nparam P[3, 5] = normal(0, 1)\nh[n, j] = P[n, j] * 0\nfor t in 0..6 {\n"
+      "  z[n, j] = sum[m] h[n, m] * V[m, j]\n  h[n, j] = tanh(z[n, j] + P[n, j])\n}\nloss L = mean[n, j] h[n, j]^2\n\n"
+      "# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+  window->showPage(MainWindow::Page::Author);
+  EXPECT_EQ(caret(0, "z[n, j] =", 0), QString());
+  EXPECT_EQ(tinted(), std::set<std::string>{"z[n, j] = sum[m] h[n, m] * V[m, j]"});
+  const auto kernel = [&] {
+    const auto buttons = window->inspector()->findChildren<QToolButton*>();
+    return std::ranges::any_of(buttons, [](const QToolButton* b) { return b->isVisible() && b->text() == "Kernel z + h"; });
+  };
+  EXPECT_TRUE(wait(kernel)) << "it leads to the kernel that computes it";
+  for (const auto& s : window->workspace().subgraphs().subgraphs)
+    if (s.name == "z + h") window->tune()->chooseSubgraph(s.id);
+  window->showPage(MainWindow::Page::Tune);
+  EXPECT_TRUE(wait([&] { return window->tune()->kernel()->tintedLines().size() > 3; })) << "lines of its own";
 }
 
 }  // namespace

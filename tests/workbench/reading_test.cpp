@@ -255,7 +255,9 @@ TEST_F(Reading, TheReportIsWrittenByTheCommandLine) {
   // What is not saved is in it, too.
   document().replace(document().text().size(), document().text().size(), "Zebra[i] = sum[j] Y[i, j]\n", "Edit");
   window->notebook()->followDocument();
-  EXPECT_TRUE(exported("edited.html").contains("Zebra"));
+  const QByteArray edited = exported("edited.html");
+  EXPECT_TRUE(edited.contains("Zebra"));
+  EXPECT_TRUE(edited.contains("<title>" + QFileInfo(path()).fileName().toUtf8() + "</title>")) << "by the name of its file";
   EXPECT_EQ(onDisk(), kWords);
   // A mistake is said in the window, and nothing is written.
   document().replace(0, document().text().size(), "# %%\nY[i] = nowhere[i]\n", "Edit");

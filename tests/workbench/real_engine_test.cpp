@@ -764,5 +764,24 @@ TEST_F(RealEngine, ATallFormulaScrollsAndCutsNothing) {
       << "its last line is in sight";
 }
 
+// A bar that says what is so no more misleads.
+TEST_F(RealEngine, AReportThatWasRefusedIsTakenBack) {
+  openChecked();
+  const auto refused = [&] { return window->messages()->shown().contains("export"); };
+  for (const bool mended : {true, false}) {
+    replace("+ 1\n", "+ nowhere\n");
+    window->exportHtml(folder.filePath("page.html"));
+    ASSERT_TRUE(wait([&] { return !window->exporting(); }));
+    ASSERT_TRUE(refused());
+    if (mended) {
+      replace("+ nowhere\n", "+ 1\n");
+      EXPECT_TRUE(wait([&] { return !refused(); })) << "the mistake is gone";
+    } else {
+      window->exportPdf(folder.filePath("page.pdf"));
+      EXPECT_FALSE(refused()) << "an export that was written";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nf
