@@ -123,6 +123,28 @@ TEST_F(RealEngine, WhatATrainingDoesNotKeepIsNoWordOnceItsEngineIsGone) {
   EXPECT_TRUE(wait([&] { return values->note().contains("run its cell"); })) << values->note().toStdString();
 }
 
+TEST_F(RealEngine, AShowCellThatComesBackIsAsItWas) {
+  openChecked();
+  auto* tabs = cell(3)->findChild<TabRow*>();
+  ASSERT_TRUE(tabs);
+  tabs->setFocus();
+  for (int i = 0; i < 3; ++i) QTest::keyClick(tabs, Qt::Key_Right);
+  const int chosen = tabs->current();
+  ASSERT_GT(chosen, 0);
+  const CellId id = cell(3)->id();
+  window->notebook()->activate(id, false);
+  for (int i = 0; i < 2; ++i) QTest::keyClick(window->notebook(), Qt::Key_D);
+  ASSERT_FALSE(document().cell(id));
+  checked();
+  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  ASSERT_TRUE(document().cell(id));
+  checked();
+  EXPECT_EQ(cell(3)->id(), id);
+  ASSERT_TRUE(cell(3)->findChild<TabRow*>());
+  EXPECT_EQ(cell(3)->findChild<TabRow*>()->current(), chosen);
+  EXPECT_TRUE(wait([&] { return cell(3)->tensorView()->isVisible() && cell(3)->shows().contains("D"); }));
+}
+
 TEST_F(RealEngine, AShownInputHasItsValuesInItsCell) {
   std::string text = kNotebook;
   text.replace(text.find("show A"), 6, "input X[N, N] = normal(0, 1)\nshow X, W");
