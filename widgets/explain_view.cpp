@@ -344,7 +344,10 @@ void ExplainView::fitTable() {
   if (narrow && !m_byHand.contains(M::kPair))
     header->resizeSection(M::kPair, std::min(widths[M::kPair], std::max(kLeastPair, m_table->viewport()->width() * 2 / 5)));
   m_fitting = false;
-  if (narrow == m_narrow) return;
+  // What a measurement writes moves no column while somebody reads.
+  const bool read = m_orderedAt == m_table->viewport()->width() && m_model->rowCount() > 0;
+  if (m_model->rowCount() > 0) m_orderedAt = m_table->viewport()->width();
+  if (narrow == m_narrow || read) return;
   m_narrow = narrow;
   for (int i = 0; i < M::kColumns; ++i) header->moveSection(header->visualIndex(narrow ? kFirst[i] : i), i);
 }
@@ -571,6 +574,7 @@ const FusionDecisionInfo* ExplainView::chosenDecision() const {
 void ExplainView::reset() {
   m_find->clear();
   m_states->setCurrentIndex(0);
+  m_orderedAt = -1;
   m_stage = QStringLiteral("fused");
   m_slider->setCurrent(m_stage);
   m_slider->clear();

@@ -103,6 +103,7 @@ class ExplainView : public DockPage {
   const DecisionCard::Comparison* comparisonOf(const protocol::FusionDecisionInfo& decision) const;
   bool m_marking = false, m_filtering = false;
   bool m_narrow = false;
+  int m_orderedAt = -1;  // the width that the order of the columns was chosen for; -1: for none
   bool m_fitting = false;
   std::set<int> m_byHand;  // columns
   bool m_decided = false, m_deciding = false;

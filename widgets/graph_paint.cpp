@@ -94,6 +94,23 @@ QString GraphView::tagOf(int group) const {
   return g.id == g.name ? QString() : QString::fromStdString(g.id);
 }
 
+// What a step spends, and which share of it that is.
+QString GraphView::timeOf(double us) const {
+  QString text = microsecondsText(us);
+  if (m_totalUs > 0) text += tr("  %1 %").arg(QString::number(us / m_totalUs * 100, 'f', us / m_totalUs < 0.0995 ? 1 : 0));
+  return text;
+}
+
+// Of an operator with a kernel of its own; a group says what its operators take.
+QString GraphView::timeOf(std::size_t node) const {
+  const std::string& id = m_graph.nodes[node].id;
+  const auto found = m_stepUs.find(id);
+  const int group = m_layout.groupOf[node];
+  const bool alone = group < 0 || m_graph.groups[static_cast<std::size_t>(group)].nodes.size() == 1;
+  const bool own = m_graph.stage == "fused" && alone && m_alone.contains(id);
+  return own && found != m_stepUs.end() ? timeOf(found->second) : QString();
+}
+
 // What a step spends in a group, and of how much.
 QString GraphView::factsOf(int index) const {
   const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(index)];
@@ -107,10 +124,7 @@ QString GraphView::factsOf(int index) const {
   for (const std::string& op : group.nodes)
     if (const auto found = m_stepUs.find(op); found != m_stepUs.end() && !us)
       us = found->second * static_cast<double>(group.kernels);
-  if (us) {
-    facts << microsecondsText(*us);
-    if (m_totalUs > 0) facts << tr("%1 %").arg(QString::number(*us / m_totalUs * 100, 'f', *us / m_totalUs < 0.0995 ? 1 : 0));
-  }
+  if (us) facts << timeOf(*us);
   // A copy that computes something again is known by what it serves.
   const auto leftOut = [&](const std::string& op) { return op.find('#') != std::string::npos || !m_steps.contains(op); };
   if (!us && !m_steps.empty() && std::all_of(group.nodes.begin(), group.nodes.end(), leftOut)) facts << tr("left out by training");
@@ -346,8 +360,10 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     if (!both) continue;
     p.setFont(small);
     p.setPen(muted);
+    const QString time = timeOf(i), caption = captionOf(static_cast<int>(i));
     p.drawText(inner.adjusted(0, 1, 0, -1), Qt::AlignBottom | Qt::AlignLeft,
-               p.fontMetrics().elidedText(captionOf(static_cast<int>(i)), Qt::ElideRight, static_cast<int>(inner.width())));
+               p.fontMetrics().elidedText(time.isEmpty() ? caption : time + QStringLiteral("  ") + caption, Qt::ElideRight,
+                                          static_cast<int>(inner.width())));
     if (m_changes && node.added && !dim) {
       p.setFont(m_theme->ui(sized(11, scale), QFont::DemiBold));
       p.setPen(c.proved);

@@ -222,6 +222,7 @@ void GraphView::reset() {
   m_chosen.clear();
   m_groupsSeen = m_fitted = m_moved = false;
   m_stepUs.clear();
+  m_alone.clear();
   m_totalUs = 0;
   setGraph({});
   m_plan.reset();
@@ -229,6 +230,7 @@ void GraphView::reset() {
 
 void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_stepUs.clear();
+  m_alone.clear();
   m_steps.clear();
   m_totalUs = 0;
   bool all = true;
@@ -241,6 +243,7 @@ void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
     for (const std::string& node : nodes)
       if (s.loop.empty()) m_stepUs[node] = *s.us;
       else m_stepUs[node] += *s.us * static_cast<double>(s.callsPerStep);
+    if (nodes.size() == 1) m_alone.insert(nodes.front());
   }
   if (!all) m_totalUs = 0;
   update();
@@ -468,8 +471,10 @@ void GraphView::choose(const QString& id, bool reveal) {
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
     if (QString::fromStdString(m_graph.nodes[i].id) != id) continue;
     if (reveal && i < m_layout.nodes.size()) {
-      const QPointF at = toWidget(m_layout.nodes[i].rect.center());
-      if (!rect().adjusted(60, 40, -60, -40).contains(at.toPoint())) m_offset += QPointF(width() / 2.0, height() / 2.0) - at;
+      const QRectF& node = m_layout.nodes[i].rect;
+      const QRectF seen(toWidget(node.topLeft()), toWidget(node.bottomRight()));
+      if (!QRectF(0, 0, width(), height() - legendHeight()).contains(seen))
+        m_offset += QPointF(width() / 2.0, height() / 2.0) - seen.center();
     }
     chooseTensors(m_graph.nodes[i].origins, {m_graph.nodes[i].id});
     break;
@@ -664,10 +669,12 @@ bool GraphView::event(QEvent* event) {
       const GraphNode& n = m_graph.nodes[static_cast<std::size_t>(i)];
       QToolTip::showText(
           help->globalPos(),
-          QStringLiteral("%1  %2 [%3]\n%4\n%5%6%7")
+          QStringLiteral("%1  %2 [%3]\n%4\n%5%6%7%8")
               .arg(nodeName(m_graph, n), QString::fromStdString(n.dtype), shapeText(n.shape),
                    QString::fromStdString(n.statement.empty() ? n.text : n.statement), bytesText(static_cast<double>(n.bytes)),
                    n.flops > 0 ? QStringLiteral(" · ") + flopsText(static_cast<double>(n.flops)) : QString(),
+                   timeOf(static_cast<std::size_t>(i)).isEmpty() ? QString()
+                                                                 : QLatin1Char('\n') + timeOf(static_cast<std::size_t>(i)),
                    n.outsideStep ? tr("\nOutside the step: only a show or an eval needs it.") : QString()));
     }
     return true;

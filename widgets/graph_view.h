@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "widgets/graph_layout.h"
 #include "widgets/selection.h"
@@ -31,6 +32,7 @@ class GraphView : public QWidget {
   const protocol::GraphPage& graph() const { return m_graph; }
   // What stands in a node and in a group's title.
   QString captionOf(int node) const { return m_captions.value(node); }
+  QString timeOf(std::size_t node) const;  // of a step, of an operator with a kernel of its own; "": it has none, or no time
   QString factsOf(int group) const;
   QString formulaOf(int group) const;  // of a closed one
   QString tagOf(int group) const;      // "G3", drawn before its name
@@ -84,6 +86,7 @@ class GraphView : public QWidget {
   bool event(QEvent*) override;
 
  private:
+  QString timeOf(double us) const;
   void settle();
   QRectF shown() const;  // where all of it lies, in pixels
   void keepEdges(const QRectF& was);
@@ -142,6 +145,7 @@ class GraphView : public QWidget {
   std::deque<Earlier> m_earlier;                     // the last plans of this notebook, the newest first
   protocol::GraphPage m_coming;                      // that is being placed
   std::set<std::string> m_closed;
+  std::unordered_set<std::string> m_alone;           // operators with a kernel of their own
   std::unordered_map<std::string, double> m_stepUs;  // of the kernel, by each of its operators
   std::set<std::string> m_steps;                     // operators that a step runs; empty: not known
   QString m_nothing;

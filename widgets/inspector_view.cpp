@@ -465,7 +465,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       const std::int64_t refuted = k.refuted - (k.moved ? k.moved->refuted : 0);
       m_checkPending = false;
       m_checkText = tr("numeric check %1, %2")
-                        .arg(significant(k.worst, 3), !whole ? tr("%1 of %2").arg(grouped(k.samples), grouped(k.elements))
+                        .arg(significant(k.worst, 3), !whole ? tr("%1 of %2").arg(grouped(k.samples), grouped(k.wanted))
                                                       : k.samples < k.elements ? counted(k.samples, tr("sample"), tr("samples"))
                                                                                : tr("all of %1").arg(grouped(k.elements)));
       if (whole) m_comparing = false;

@@ -19,7 +19,7 @@ namespace {
 using protocol::TrialInfo;
 using protocol::TrialStatus;
 
-// "Faster" needs intervals that do not touch; a time without one counts as it is.
+// "Faster beyond noise" needs intervals that do not touch; a time without one counts as it is.
 bool beats(const TrialInfo& now, const TrialInfo& before) {
   return now.highUs.value_or(*now.us) < before.lowUs.value_or(*before.us);
 }
@@ -175,9 +175,9 @@ void TrialsPlot::redraw() {
   m_plot->clearItems();
   const Palette& c = m_theme->colors();
   m_best.clear();
-  QVector<double> x, y, px, py, sx, sy, lx, ly;
+  QVector<double> x, y, px, py, sx, sy;
   double least = HUGE_VAL, most = 0, first = HUGE_VAL, last = -HUGE_VAL, lowest = HUGE_VAL;
-  const TrialInfo* best = nullptr;  // the newest that was faster beyond noise; others are only lower
+  const TrialInfo* best = nullptr;  // the newest that was faster beyond noise: another may be lower
   for (const TrialInfo& t : m_trials) {
     const auto at = xOf(t);
     if (!at) continue;
@@ -185,8 +185,8 @@ void TrialsPlot::redraw() {
     if (dropped(t)) px << *at, py << *t.us;
     if (measured(t)) {
       x << *at, y << *t.us;
-      if (!best || (*t.us < *best->us && beats(t, *best))) best = &t, sx << *at, sy << *t.us;
-      if (*t.us < lowest) lowest = *t.us, lx << *at, ly << lowest;
+      if (!best || (*t.us < *best->us && beats(t, *best))) best = &t;
+      if (*t.us < lowest) lowest = *t.us, sx << *at, sy << lowest;
     }
     if (t.us && !failed(t)) least = std::min(least, *t.us), most = std::max(most, *t.us);
   }
@@ -263,14 +263,7 @@ void TrialsPlot::redraw() {
   if (!square) {
     // It holds up to the last trial; a single one is a curve, too.
     const double until = last > first ? last : m_axis == Axis::Trials ? first + 1 : m_plot->xAxis->range().upper;
-    if (best) sx << until, sy << *best->us;
-    if (best && lowest < *best->us) {
-      lx << until, ly << lowest;
-      auto* lower = m_plot->addGraph();
-      lower->setData(lx, ly, true);
-      lower->setLineStyle(QCPGraph::lsStepLeft);
-      lower->setPen(QPen(mixed(c.page, c.accent, 0.7), 1, Qt::DotLine));
-    }
+    if (best) sx << until, sy << lowest;
     for (qsizetype i = 0; i < sx.size(); ++i) m_best << QPointF(sx[i], sy[i]);
     auto* stairs = m_plot->addGraph();
     stairs->setData(sx, sy, true);
@@ -305,7 +298,7 @@ void TrialsPlot::redraw() {
                   ? tr("%1, within the noise of %2").arg(microsecondsText(lowest), microsecondsText(*best->us))
                   : tr("best %1").arg(microsecondsText(*best->us)),
               m_plot->xAxis->range().upper,
-              std::min(lowest, *best->us),
+              lowest,
               {Side::AboveLeft, Side::BelowLeft},
               QFont::DemiBold,
               c.text,

@@ -38,7 +38,7 @@ QString gainText(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
   if (kernel.state == SubgraphState::Pinned) {
     if (!timed || !fastestUs) return QObject::tr("pinned");
     const QString ratio = significant(*kernel.us / *fastestUs);
-    return *kernel.us > *fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× fastest trial").arg(ratio)
+    return *kernel.us > *fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× as slow as the best").arg(ratio)
                                                               : QObject::tr("pinned, fastest trial");
   }
   if (!timed || !kernel.firstUs) return {};

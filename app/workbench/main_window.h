@@ -116,7 +116,7 @@ class MainWindow : public QMainWindow {
   struct Tab {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
-    QString inspected;
+    QString inspected, offered;     // offered: inspected before anything was chosen
     TunePlace tuned;                // while another notebook is looked at
     std::vector<LeftJournal> left;  // of sessions that ended before they were saved
     QString engineLost;             // why its engine ended; empty: nothing to say about it

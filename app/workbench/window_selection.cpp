@@ -273,9 +273,9 @@ void MainWindow::inspectSelection() {
     // Nothing chosen yet: the last thing a cell shows is what the notebook is about.
     if (m_tab->inspected.isEmpty())
       for (const auto& cell : m_tab->workspace->analysis().cells)
-        if (!cell.shows.empty()) m_tab->inspected = QString::fromStdString(cell.shows.back());
+        if (!cell.shows.empty()) m_tab->inspected = m_tab->offered = QString::fromStdString(cell.shows.back());
     if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
-    if (m_selection.choices() > 0) m_inspector->setKept(tr("Chosen last: nothing is selected now."));
+    if (m_tab->inspected != m_tab->offered) m_inspector->setKept(tr("Chosen last: nothing is selected now."));
     return;
   }
   if (!selection.tensors().empty()) {
@@ -441,9 +441,15 @@ void MainWindow::refreshLeads() {
   std::vector<Lead> leads;
   const auto& spans = m_tab->workspace->analysis().spans;
   const std::string& text = m_tab->workspace->document().text();
+  protocol::Origins sources;  // of both ends, as they are written
+  for (const std::string& name : {decision->producer, decision->consumer})
+    if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(name))); t && !t->derivative && !t->origins.empty())
+      sources.push_back(t->origins.front());
+  if (sources.empty()) sources = decision->origins;
   if (m_tab->workspace->analysisIsCurrent())
-    for (const auto id : decision->origins) {
+    for (const auto id : sources) {
       if (id >= spans.size() || !spans[id].source.empty() || spans[id].end > text.size() || leads.size() >= 2) continue;
+      if (id == sources.front() && !leads.empty()) continue;
       const QString source = QString::fromStdString(text.substr(spans[id].begin, spans[id].end - spans[id].begin)).simplified();
       leads.push_back({QStringLiteral("text"), tr("Source"), source.size() > 24 ? source.left(23) + QChar(0x2026) : source,
                        QStringLiteral("byte:%1").arg(spans[id].begin)});
@@ -454,7 +460,7 @@ void MainWindow::refreshLeads() {
                        tr("Gradient %1").arg(shortName(name)),
                        {},
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
-  for (Lead& lead : leadsOf({}, {decision->consumerNode}, false)) leads.push_back(std::move(lead));
+  for (Lead& lead : leadsOf({}, {decision->producerNode, decision->consumerNode}, false)) leads.push_back(std::move(lead));
   m_explain->card()->setLeads(leads);
 }
 

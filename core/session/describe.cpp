@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/autodiff/explain.h"
+#include "core/fusion/lowerable.h"
 #include "core/ir/structural_hash.h"
 #include "core/runtime/meaning.h"
 #include "core/runtime/step_program.h"
@@ -419,7 +420,7 @@ class GraphPart {
       node.category = "loop";
     } else {
       node.statement = toText(p, id);
-      node.category = op.kind == OperatorKind::Scatter ? "opaque" : op.reducer == Reducer::None ? "injective" : "reduction";
+      node.category = name(fusionClass(p, id));
     }
     const auto written = writesOf(p, id);
     if (!written.empty() && written[0].valid()) {

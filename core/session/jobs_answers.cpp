@@ -759,7 +759,9 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
 namespace {
 // A derivative that the passes make on the way to another one has values where a cell asks for it.
 std::string withoutValue(const Revision& revision, const std::string& tensor, const char* why) {
-  if (derivativeNames(tensor) && tensor.ends_with(')') && !revision.sound().tensorNamed(tensor).valid())
+  const TensorId t = revision.sound().tensorNamed(tensor);
+  const bool shown = std::ranges::any_of(revision.sound().program.outputs, [&](const Output& o) { return o.tensor == t; });
+  if (derivativeNames(tensor) && tensor.ends_with(')') && !(t.valid() && shown))
     return "No cell asks for " + tensor + ": `show " + tensor + "` computes its values.";
   if (isOfTraining(revision.sound(), tensor)) return ofTrainingAlone(tensor);
   if (isPart(revision.sound(), tensor))

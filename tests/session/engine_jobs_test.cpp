@@ -69,6 +69,24 @@ TEST_F(EngineJobs, ACellThatCannotBeComputedLeavesTheOthersTheirValues) {
   }
 }
 
+TEST_F(EngineJobs, AGradientThatNoCellShowsSaysWhatWouldCompute) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string train = "train L { steps = 1; clip = 1 }\n";
+  const std::pair<std::string, std::string> notebooks[] = {
+      {"d(L)/d(W)", "param W[2] = normal(0, 1)\nloss L = mean[i] W[i]^2\n" + train},
+      {"d(L)/d(H.V)",
+       "def layer(X[n]) -> Y {\n  param V[n] = normal(0, 1)\n  Y[i] = X[i] * V[i]\n}\ninput X[2] = normal(0, 1)\n"
+       "H = layer(X)\nloss L = mean[i] H[i]^2\n" +
+           train}};
+  std::uint64_t revision = 0;
+  for (const auto& [gradient, notebook] : notebooks) {
+    const Analysis a = engine.document(notebook, ++revision);
+    ASSERT_TRUE(a.diagnostics.empty()) << a.diagnostics[0].message;
+    EXPECT_EQ(engine.ask<Failed>(TensorRequest{gradient, {}, {}, 100}).message,
+              "No cell asks for " + gradient + ": `show " + gradient + "` computes its values.");
+  }
+}
+
 TEST_F(EngineJobs, APartOfWhatACallMakesIsSaidToBeComputedByAShow) {
   EngineProcess engine(m_folder.path(""));
   const std::string text = "# %%\nparam X[2, 4] = normal(0, 1)\nQ = softmax(X)\nloss L = mean[i, j] (Q[i, j] - 1)^2\nshow Q\n";
@@ -396,6 +414,8 @@ TEST_F(EngineJobs, BothEndsOfADecisionAreNodesOfTheGraph) {
     if (d.repeats > 1) continue;  // in a loop's body, which the graph does not draw
     SCOPED_TRACE(d.producer + " -> " + d.consumer);
     ASSERT_TRUE(nodes.contains(d.producerNode) && nodes.contains(d.consumerNode)) << d.producerNode << " -> " << d.consumerNode;
+    for (const auto& [id, known] : {std::pair(d.producerNode, d.producerClass), std::pair(d.consumerNode, d.consumerClass)})
+      EXPECT_TRUE(loops.contains(id) || nodes[id]->category == known) << id << ": " << nodes[id]->category << ", " << known;
     EXPECT_TRUE(std::ranges::any_of(graph.edges, [&](const GraphEdge& e) {
       return e.from == d.producerNode && e.to == d.consumerNode && e.tensor == d.producer;
     }));

@@ -111,6 +111,27 @@ TEST_F(Graphs, AGroupThatTrainingLeavesOutSaysSo) {
   EXPECT_FALSE(view.factsOf(1).contains("left out"));
 }
 
+TEST_F(Graphs, AnOperatorWithAKernelOfItsOwnHasItsTime) {
+  GraphView view(&theme, &selection);
+  GraphPage page = capsule::graph(1, "fused");
+  page.groups.clear();
+  view.setGraph(page);
+  std::vector<SubgraphInfo> kernels(2);
+  kernels[0].operators = {"Y"}, kernels[0].us = 30, kernels[0].callsPerStep = 1;
+  kernels[1].operators = {"L", "d(L)/d(Y)"}, kernels[1].us = 10, kernels[1].callsPerStep = 1;
+  view.setSubgraphs(kernels);
+  const auto timeOf = [&](const char* id) {
+    const auto& nodes = view.graph().nodes;
+    const auto found = std::ranges::find(nodes, id, &GraphNode::id);
+    return found == nodes.end() ? QStringLiteral("no node") : view.timeOf(static_cast<std::size_t>(found - nodes.begin()));
+  };
+  EXPECT_EQ(timeOf("Y"), "30.0 µs  75 %");
+  EXPECT_EQ(timeOf("L"), "") << "the time of a kernel of several is none of them";
+  page.stage = "source";
+  view.setGraph(page);
+  EXPECT_EQ(timeOf("Y"), "") << "before fusion there are no kernels";
+}
+
 TEST_F(Graphs, NodesStayWhenAGroupIsSplit) {
   GraphView view(&theme, &selection);
   view.resize(900, 500);

@@ -337,8 +337,10 @@ TEST_F(Widgets, ANodeIsChosenByClickAndByKey) {
   QTest::mouseClick(&view, Qt::LeftButton, {}, view.toWidget(view.layoutOf().nodes[2].rect.center()).toPoint());
   EXPECT_EQ(view.chosen(), "Y");
   EXPECT_EQ(selection.origins(), Origins{0});
+  const QPointF before = view.toWidget({0, 0});
   QTest::keyClick(&view, Qt::Key_Right);
   EXPECT_EQ(view.chosen(), "L");
+  EXPECT_EQ(view.toWidget({0, 0}), before) << "what is in sight stays where it is";
   EXPECT_TRUE(view.findNext("d(W)"));
   EXPECT_EQ(view.chosen(), "d(L)/d(W)");
   QTest::keyClick(&view, Qt::Key_Escape);
