@@ -400,9 +400,9 @@ std::size_t Jobs::placeOf(const Trials& trials, const protocol::TrialEvent& even
   if (first && trials.quick && list[*trials.quick].schedule == event.schedule) return *trials.quick;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i].schedule != event.schedule || i == trials.quick) continue;
-    // One on record that is tried again is the same trial.
+    // One on record that is tried again is the same trial, and so is one that was bred before and begins a search now.
     const bool began = list[i].how.starts_with("first") && !list[i].how.starts_with(kFullFirst);
-    if (i < trials.recorded || first == began) return i;
+    if (i < trials.recorded || first || !began) return i;
   }
   return list.size();
 }
@@ -418,18 +418,19 @@ const protocol::TrialInfo* Jobs::inUseOf(const Trials& trials) {
 protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool training) {
   Trials& trials = m_trials[event.subgraph];
   const std::size_t place = placeOf(trials, event);
-  if (place == trials.list.size()) trials.list.emplace_back();
+  const bool isNew = place == trials.list.size();
+  if (isNew) trials.list.emplace_back();
   protocol::TrialInfo& info = trials.list[place];
   info.number = place;
   trials.ofRun += event.counted;
   // The first kernel of this run may have been bred in an earlier one, or measured by hand.
   const bool first = event.how.starts_with("first");
-  const bool known = first && info.number < trials.recorded && (info.generation > 0 || info.how.starts_with(kByHand));
+  const bool known = first && !isNew && (info.generation > 0 || info.how.starts_with(kByHand));
   if (!known) info.generation = event.generation;
   info.seconds = event.seconds;
   const std::optional<double> before = info.us;
-  // What everything is compared with keeps the time that it had when it was the first.
-  const bool kept = before && place == trials.quick;
+  // What everything is compared with keeps the time that it had when it was the first, and what a training runs the time that it began with.
+  const bool kept = before && (place == trials.quick || (first && !training));
   if (!kept && (event.us || !info.us)) {
     info.us = event.us;
     info.lowUs = event.low_us;

@@ -448,7 +448,22 @@ TEST_F(EngineJobs, TuningIsOfWhatIsAskedFor) {
   for (const TrialEvent& e : trials) EXPECT_EQ(e.subgraph, chosen.id);
   std::set<std::uint64_t> numbers;
   for (const TrialEvent& e : trials) numbers.insert(e.number);
-  EXPECT_EQ(engine.ask<Trials>(TrialsRequest{chosen.id, 0, 100}).total, numbers.size());
+  const auto before = engine.ask<Trials>(TrialsRequest{chosen.id, 0, 100}).trials;
+  EXPECT_EQ(before.size(), numbers.size());
+  // Another search begins with what this one has found, which stays the trial that it was.
+  engine.ask<Finished>(request);
+  const auto after = engine.ask<Trials>(TrialsRequest{chosen.id, 0, 100}).trials;
+  ASSERT_GE(after.size(), before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].schedule, before[i].schedule) << i;
+    EXPECT_EQ(after[i].generation, before[i].generation) << i;
+    EXPECT_EQ(after[i].how, before[i].how) << i;
+    EXPECT_TRUE(!before[i].us || after[i].us == before[i].us) << i << ", " << before[i].how;
+  }
+  std::map<std::string, int> times;
+  for (const TrialInfo& t : after) ++times[t.schedule.text];
+  for (const auto& [schedule, count] : times)
+    EXPECT_LE(count, schedule == before.front().schedule.text ? 2 : 1) << "the first alone is tried quickly and in full";
   // An unknown one is told, and all are searched until a cancel.
   request.subgraphs = {"0123"};
   EXPECT_EQ(engine.ask<Failed>(request).stage, "tune");
