@@ -28,6 +28,7 @@ namespace {
 
 constexpr int kExact = 1, kAround = 2, kAdded = 3, kRemoved = 4;
 constexpr int kTagMargin = 1;
+constexpr int kTagStyle = 50;  // QScintilla gives away the numbers from 63 down once, and none when they are used up
 constexpr std::size_t kMostTags = 9;
 
 const char* const kOrder[] = {"cuda", "ptx", "sass", "loops", "llvm", "asm"};
@@ -615,7 +616,7 @@ void KernelView::findTags() {
     tag.end = places[static_cast<std::size_t>(from - 1)] + 1;
   }
   const Palette& c = m_theme->colors();
-  const QsciStyle style(-1, QStringLiteral("tag"), c.accent, c.page, m_theme->mono(11));
+  const QsciStyle style(kTagStyle, QStringLiteral("tag"), c.accent, c.page, m_theme->mono(11));
   QFont small = m_theme->mono(11);
   small.setPointSizeF(11 * 72.0 / std::max(1, logicalDpiY()));
   QsciStyle drawn(style);

@@ -166,6 +166,29 @@ TEST_F(Tuning, TagsTieTokensToLines) {
   EXPECT_EQ(view.tintedLines(), view.tags()[1].lines);
 }
 
+// However many kernels were looked at.
+TEST_F(Tuning, TagsAreDrawnInTheHundredthKernel) {
+  KernelView view(&theme, &selection);
+  view.setSpanText(
+      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  view.resize(600, 400);
+  view.show();
+  auto* code = view.findChild<QsciScintilla*>();
+  ASSERT_TRUE(code);
+  const auto styles = [&] {
+    std::vector<long> out;
+    for (int i = 0; i < code->lines(); ++i)
+      if (code->SendScintilla(QsciScintilla::SCI_MARGINGETTEXT, static_cast<unsigned long>(i), static_cast<void*>(nullptr)) > 0)
+        out.push_back(code->SendScintilla(QsciScintilla::SCI_MARGINGETSTYLE, static_cast<unsigned long>(i)));
+    return out;
+  };
+  view.setKernel(capsule::kernel("aa01", 41));
+  const auto first = styles();
+  ASSERT_FALSE(first.empty());
+  for (int i = 0; i < 100; ++i) view.setKernel(capsule::kernel(i % 2 ? "aa01" : "aa02", 41));
+  EXPECT_EQ(styles(), first);
+}
+
 TEST_F(Tuning, ANumberIsFoundWhereItStandsByItself) {
   KernelView view(&theme, &selection);
   view.resize(700, 600);
