@@ -106,8 +106,9 @@ QString GraphView::timeOf(std::size_t node) const {
   const std::string& id = m_graph.nodes[node].id;
   const auto found = m_stepUs.find(id);
   const int group = m_layout.groupOf[node];
-  const bool alone = group < 0 || m_graph.groups[static_cast<std::size_t>(group)].nodes.size() == 1;
-  const bool own = m_graph.stage == "fused" && alone && m_alone.contains(id);
+  // A kernel that equal operators share has the names of all.
+  const bool alone = group < 0 ? m_alone.contains(id) : m_graph.groups[static_cast<std::size_t>(group)].nodes.size() == 1;
+  const bool own = m_graph.stage == "fused" && alone;
   return own && found != m_stepUs.end() ? timeOf(found->second) : QString();
 }
 

@@ -127,6 +127,14 @@ TEST_F(Graphs, AnOperatorWithAKernelOfItsOwnHasItsTime) {
   };
   EXPECT_EQ(timeOf("Y"), "30.0 µs  75 %");
   EXPECT_EQ(timeOf("L"), "") << "the time of a kernel of several is none of them";
+  // Two that share one.
+  for (const char* id : {"Y", "L"}) page.groups.push_back({id, id, {id}, 0, 1, std::nullopt, {}});
+  kernels[0].operators = {"Y", "L"}, kernels[0].callsPerStep = 2, kernels[1].operators = {"d(L)/d(Y)"}, kernels[1].us = 20;
+  view.setGraph(page);
+  view.setSubgraphs(kernels);
+  EXPECT_EQ(timeOf("Y"), "30.0 µs  38 %");
+  EXPECT_EQ(timeOf("L"), "30.0 µs  38 %");
+  page.groups.clear();
   page.stage = "source";
   view.setGraph(page);
   EXPECT_EQ(timeOf("Y"), "") << "before fusion there are no kernels";
