@@ -76,9 +76,11 @@ class SubgraphDelegate : public QStyledItemDelegate {
     p->drawText(second, Qt::AlignVCenter | Qt::AlignRight, gain);
     QString kind = QString::fromStdString(s.kind);
     if (!s.loop.empty()) kind += QObject::tr(", in the loop of %1").arg(shortName(s.loop));
-    if (s.trials > 0) kind += QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials"));
-    p->drawText(second.adjusted(0, 0, -p->fontMetrics().horizontalAdvance(gain) - 6, 0), Qt::AlignVCenter,
-                p->fontMetrics().elidedText(kind, Qt::ElideRight, second.width() - p->fontMetrics().horizontalAdvance(gain) - 6));
+    const QString count =
+        s.trials > 0 ? QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials")) : QString();
+    const int room = second.width() - p->fontMetrics().horizontalAdvance(gain) - 6;
+    kind = p->fontMetrics().elidedText(kind, Qt::ElideRight, std::max(0, room - p->fontMetrics().horizontalAdvance(count)));
+    p->drawText(second.adjusted(0, 0, room - second.width(), 0), Qt::AlignVCenter, kind + count);
     p->fillRect(QRect(inner.left(), r.bottom() - 9, inner.width(), 3), c.separator);
     p->fillRect(QRectF(inner.left(), r.bottom() - 9, inner.width() * std::clamp(s.budgetShare, 0.0, 1.0), 3),
                 s.state == SubgraphState::Searching ? c.accent : c.muted);
