@@ -207,8 +207,8 @@ void MessageBar::remove(const QString& key) {
 }
 
 void MessageBar::closeGap() {
-  if (m_gap) m_gap->hide(), m_gap->deleteLater();
-  m_gap = nullptr;
+  // Hidden under the pointer it hears that the pointer has left, which closes the gap.
+  if (Row* gap = std::exchange(m_gap, nullptr)) gap->hide(), gap->deleteLater();
   arrange();
 }
 
