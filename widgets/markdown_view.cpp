@@ -84,7 +84,6 @@ void MarkdownView::typeset() {
   m_document.setDefaultFont(m_theme->ui(kBodySize));
   m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown, kDialect);
   const Palette& c = m_theme->colors();
-  sayUnread();
   partPictures();
   m_pictures = pictures();
   ruleTables();
@@ -156,22 +155,19 @@ QSizeF MarkdownView::pictureSize(int at) const {
   return m_document.documentLayout()->handlerForObject(QTextFormat::ImageObject)->intrinsicSize(&m_document, at, format);
 }
 
-// Words in the place of each picture that was not read: which, and why.
-void MarkdownView::sayUnread() {
-  const std::vector<int> all = pictures();
-  for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    pictureSize(*at);  // reads it
-    QTextCursor cursor(&m_document);
-    cursor.setPosition(*at);
-    cursor.setPosition(*at + 1, QTextCursor::KeepAnchor);
-    const QString name = cursor.charFormat().toImageFormat().name();
-    const QString why = m_document.unread(QUrl(name));
-    if (why.isEmpty()) continue;
-    QTextCharFormat format;
-    format.setFontItalic(true);
-    format.setProperty(kSaysWhy, true);
-    cursor.insertText(tr("[picture %1: %2]").arg(name, why), format);
-  }
+// Words in the place of a picture that was not read: which, and why.
+bool MarkdownView::sayUnread(int at) {
+  QTextCursor cursor(&m_document);
+  cursor.setPosition(at);
+  cursor.setPosition(at + 1, QTextCursor::KeepAnchor);
+  const QString name = cursor.charFormat().toImageFormat().name();
+  const QString why = m_document.unread(QUrl(name));
+  if (why.isEmpty()) return false;
+  QTextCharFormat format;
+  format.setFontItalic(true);
+  format.setProperty(kSaysWhy, true);
+  cursor.insertText(tr("[picture %1: %2]").arg(name, why), format);
+  return true;
 }
 
 // Thin lines with room around the words.
@@ -203,7 +199,8 @@ void MarkdownView::partPictures() {
   };
   const std::vector<int> all = pictures();
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    if (pictureSize(*at).height() <= most) continue;
+    const double height = pictureSize(*at).height();  // reads it
+    if (sayUnread(*at) || height <= most) continue;
     const QTextBlock block = m_document.findBlock(*at);
     if (*at + 2 < block.position() + block.length()) breakLine(*at + 1);
     if (*at > block.position()) breakLine(m_document.characterAt(*at - 1).isSpace() ? *at - 1 : *at);

@@ -55,7 +55,7 @@ class MarkdownView : public QWidget {
   void typeset();
   std::vector<int> pictures() const;  // where they stand in the document
   QSizeF pictureSize(int at) const;   // px, of its file
-  void sayUnread();
+  bool sayUnread(int at);
   void partPictures();
   void ruleTables();
   void fitPictures(int width) const;

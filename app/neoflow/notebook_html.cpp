@@ -43,7 +43,6 @@ std::string scaled(double value, double base, std::initializer_list<const char*>
   std::snprintf(buffer, sizeof buffer, "%.3g %s", value, *unit);
   return buffer;
 }
-std::string trafficText(double v) { return scaled(v, 1000, {"B", "kB", "MB", "GB"}); }
 std::string flopsText(double v) { return scaled(v, 1000, {"", "k", "M", "G", "T"}); }
 
 // Words of the language in colour: the project's own lexer says which they are.
@@ -132,7 +131,7 @@ std::string fusionOf(const Stages& stages, const DeviceConstants& device, const 
     const char* tone = state == "accepted" || state == "forced" ? "good" : state == "refused" ? "cost" : "muted";
     const char* mark = state == "accepted" ? "\u2713 " : state == "refused" ? "\u2212 " : "";
     out += "<tr><td class=\"t m\">" + htmlEscaped(d.producer) + " \u2192 " + htmlEscaped(d.consumer) + "</td><td class=\"t\">" +
-           d.category + "</td><td class=\"t " + tone + "\">" + mark + state + "</td><td>" + trafficText(d.dT) + "</td><td>" +
+           d.category + "</td><td class=\"t " + tone + "\">" + mark + state + "</td><td>" + siText(d.dT, "B") + "</td><td>" +
            flopsText(d.dC) + "</td><td>" + std::to_string(d.dK) + "</td><td>" + number(d.R * 1e6) + "</td><td class=\"t w\">" +
            htmlEscaped(reasonOf(d)) + "</td></tr>\n";
   }

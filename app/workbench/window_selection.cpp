@@ -444,12 +444,11 @@ void MainWindow::refreshLeads() {
   protocol::Origins sources;  // of both ends, as they are written
   for (const std::string& name : {decision->producer, decision->consumer})
     if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(name))); t && !t->derivative && !t->origins.empty())
-      sources.push_back(t->origins.front());
+      if (std::ranges::find(sources, t->origins.front()) == sources.end()) sources.push_back(t->origins.front());
   if (sources.empty()) sources = decision->origins;
   if (m_tab->workspace->analysisIsCurrent())
     for (const auto id : sources) {
       if (id >= spans.size() || !spans[id].source.empty() || spans[id].end > text.size() || leads.size() >= 2) continue;
-      if (id == sources.front() && !leads.empty()) continue;
       const QString source = QString::fromStdString(text.substr(spans[id].begin, spans[id].end - spans[id].begin)).simplified();
       leads.push_back({QStringLiteral("text"), tr("Source"), source.size() > 24 ? source.left(23) + QChar(0x2026) : source,
                        QStringLiteral("byte:%1").arg(spans[id].begin)});

@@ -132,7 +132,7 @@ Backend::Estimate measureFlops(const Target& t) {
 }
 
 constexpr std::int64_t kTriadBlock = 1 << 16;
-constexpr int kRepeats = 64;  // of a task that both threads of a pool are awake for
+constexpr int kRepeats = 64;  // a task is long enough that every thread of the pool is awake for one
 
 // a = b + k c of the widest vectors, as kernels are made: with narrower ones a single thread waits for its instructions, not for memory.
 #if defined(__x86_64__)
