@@ -84,7 +84,11 @@ const TrialInfo* TuneView::shownTrial() const {
     const auto timed = measuredAlready(m_trialList, nullptr, m_space.current);
     return timed ? trialNumbered(*timed) : nullptr;
   }
-  const TrialInfo* best = nullptr;
+  // As its row has it: what runs, or what a run would begin with.
+  const SubgraphInfo* s = subgraph();
+  const TrialInfo* best = s && s->trial ? trialNumbered(*s->trial) : nullptr;
+  if (best && best->us) return best;
+  best = nullptr;
   for (const TrialInfo& t : m_trialList)
     if (t.us && t.status == TrialStatus::Ok && (!best || *t.us < *best->us)) best = &t;
   return best;
@@ -112,10 +116,13 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   for (const SubgraphInfo& s : subgraphs) ids.insert(s.id);
   m_profile->setKernels(subgraphs.empty() ? std::nullopt : std::optional(std::move(ids)));
   const SubgraphInfo* shown = subgraph();
-  const protocol::JsonText before = shown ? shown->inUse : protocol::JsonText();
+  const auto of = [](const SubgraphInfo* s) {
+    return s ? std::pair(s->inUse, s->trial) : std::pair<JsonText, std::optional<std::uint64_t>>();
+  };
+  const auto before = of(shown);
   m_subgraphs = subgraphs;
   for (const SubgraphInfo& s : m_subgraphs) m_kernel->setTime(s.id, std::nullopt, s.us);
-  if ((shown = subgraph()) && shown->inUse != before) setTrials(m_current, std::vector<TrialInfo>(m_trialList));
+  if ((shown = subgraph()) && of(shown) != before) setTrials(m_current, std::vector<TrialInfo>(m_trialList));
   showTried(m_tried);
   const QSignalBlocker blocker(m_list);
   while (m_list->count() > static_cast<int>(subgraphs.size())) delete m_list->takeItem(m_list->count() - 1);
@@ -163,7 +170,16 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
 
 void TuneView::pick(const std::string& id) {
   chooseSubgraph(id);
-  if (const SubgraphInfo* s = subgraph()) m_selection->select(protocol::Origins(s->origins), nodesOf(*s));
+  if (const SubgraphInfo* s = subgraph()) lead(protocol::Origins(s->origins), nodesOf(*s));
+}
+
+// To what the chosen kernel, or a launch of it, came from. That leads back to this kernel, whatever others hold of it, too.
+void TuneView::lead(const protocol::Origins& origins, std::vector<std::string> tensors) {
+  m_leading = true;
+  m_selection->select(origins, std::move(tensors));
+  m_leading = false;
+  m_followed = m_selection->choices();
+  m_led = m_followed;
 }
 
 void TuneView::showInstances() {
@@ -173,6 +189,7 @@ void TuneView::showInstances() {
 
 void TuneView::chooseSubgraph(const std::string& id) {
   m_current = id;
+  m_led.reset();
   m_followed = m_selection->choices();
   m_trial.reset();
   m_compared.reset();
@@ -258,7 +275,7 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   refreshPin();
 }
 
-// While nobody has chosen a trial the views go with the best one; what somebody has set by hand stays.
+// While nobody has chosen a trial the views go with that of the row; what somebody has set by hand stays.
 void TuneView::follow() {
   if (m_trial || pinned()) return;
   const TrialInfo* best = shownTrial();
@@ -343,6 +360,7 @@ void TuneView::showLineage() {
 // The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
 void TuneView::markSelection() {
   if (m_selection->empty()) return;
+  if (subgraph() && (m_leading || m_led == m_selection->choices())) return;
   // By name: the one that holds all that was chosen, else what is made last. An operator that is computed again has a number: "Y#2".
   if (const auto& tensors = m_selection->tensors(); !tensors.empty()) {
     const auto holds = [](const SubgraphInfo& s, const std::string& tensor, bool again) {

@@ -180,7 +180,7 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     // Its origins are those of the notebook as it was profiled.
     if (!profileIsNow()) return pick(site.subgraph);
     if (site.subgraph != m_current) chooseSubgraph(site.subgraph);
-    if (!site.origins.empty() || !site.operators.empty()) m_selection->select(site.origins, site.operators);
+    if (!site.origins.empty() || !site.operators.empty()) lead(site.origins, site.operators);
   });
   m_profile->setSelected([this](const protocol::TimelineSite& site) {
     return !m_selection->empty() && (profileIsNow() || !m_selection->tensors().empty()) &&

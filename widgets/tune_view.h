@@ -150,7 +150,8 @@ class TuneView : public QWidget {
   void showBudget();
   void showTried(const std::string& subgraph);
   void markSelection();
-  void pick(const std::string& id);               // by a person: what it came from is selected everywhere
+  void pick(const std::string& id);  // by a person: what it came from is selected everywhere
+  void lead(const protocol::Origins& origins, std::vector<std::string> tensors);
   bool knows(const std::string& subgraph) const;  // or nothing is known yet
   bool profileIsNow() const;
   const protocol::SubgraphInfo* subgraph() const;
@@ -172,8 +173,10 @@ class TuneView : public QWidget {
   bool m_runOld = false;
   std::string m_device;  // in use; empty: not known
   std::string m_current;
-  std::string m_tried;           // the kernel that the search is at
-  std::uint64_t m_followed = 0;  // choice of the selection that led to it, or that it came after
+  std::string m_tried;                 // the kernel that the search is at
+  std::uint64_t m_followed = 0;        // choice of the selection that led to it, or that it came after
+  std::optional<std::uint64_t> m_led;  // choice of the selection that it led to
+  bool m_leading = false;              // to one just now
   std::optional<std::uint64_t> m_trial;
   bool m_trialKnown = false;                // it was among the trials
   std::optional<std::uint64_t> m_compared;  // the other side of the diff

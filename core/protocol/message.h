@@ -519,8 +519,9 @@ struct TrialEvent {
   std::vector<JsonText> parents;  // schedules it was bred from
   std::string how;
   bool counted = true;  // RunState::trials has it; else a first kernel was only held right, and its time follows as a trial
+  bool quick = false;   // compiled quickly, so that a run can begin: another code than the trial with its schedule has
   NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, low_us, high_us, name, parents,
-            how, counted);
+            how, counted, quick);
 };
 // What the search for better kernels came to in a run.
 enum class SearchState : std::uint8_t {

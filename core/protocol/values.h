@@ -438,10 +438,11 @@ struct SubgraphInfo {
   std::string pinTensor;                         // what a `hint schedule` names it by; empty: no hint can
   std::int64_t flops = 0, bytes = 0;             // of one call; bytes: distinct tensors read and written
   Origins origins;
-  JsonText inUse;    // schedule of the kernel that the last training runs or ran with; empty: none has run it
-  std::string loop;  // node id of the outermost loop that it runs in; empty: none
+  JsonText inUse;                      // schedule of the kernel that the last training runs or ran with; empty: none has run it
+  std::optional<std::uint64_t> trial;  // whose time `us` is
+  std::string loop;                    // node id of the outermost loop that it runs in; empty: none
   NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
-            flops, bytes, origins, inUse, loop);
+            flops, bytes, origins, inUse, trial, loop);
 };
 
 struct TrialInfo {

@@ -158,6 +158,7 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
   }
   e.status = protocolStatus(event.status);
   e.counted = event.counted;
+  e.quick = event.quick;
   e.seconds = event.seconds;
   e.generation = event.lineage.round;
   if (event.lineage.predictedSeconds > 0) e.predicted_us = event.lineage.predictedSeconds * 1e6;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMostPoints = 1u << 20;
 constexpr std::int64_t kMostKept = 256 << 20;  // bytes of what a training learnt
+constexpr const char* kOnRecord = ", on record";
 constexpr const char* kTooLarge = "what was learnt takes more than 256 MiB.";
 
 std::size_t trainOfCell(const CompiledNotebook& notebook, std::uint32_t cell) {
@@ -303,7 +304,7 @@ void Jobs::loadRecords(const std::string& subgraph) {
   if (first && first->quick) {
     protocol::TrialInfo info;
     info.schedule.text = first->schedule.text();
-    info.how = "first, on record";
+    info.how = std::string("first") + kOnRecord;
     setTime(info, first->timing);
     trials.quick = 0;
     trials.list.push_back(std::move(info));
@@ -312,8 +313,7 @@ void Jobs::loadRecords(const std::string& subgraph) {
     // One that was started and never ended may be running now.
     if (!record.status) continue;
     const bool ofFirst = first && first->quick && record.schedule == first->schedule;
-    // Until the first kernel was compiled fully, its time stands in for that of its schedule.
-    if (ofFirst && record.timing.runs == first->timing.runs && record.timing.median == first->timing.median) continue;
+    if (ofFirst && first->standsIn) continue;
     protocol::TrialInfo info;
     info.number = trials.list.size();
     info.status = protocolStatus(*record.status);
@@ -326,7 +326,7 @@ void Jobs::loadRecords(const std::string& subgraph) {
           break;
         }
     const std::string how = ofFirst ? kFullFirst : record.how;
-    info.how = how.empty() ? "on record" : how + ", on record";
+    info.how = how.empty() ? "on record" : how + kOnRecord;
     setTime(info, record.timing);
     if (info.us && info.status == protocol::TrialStatus::Ok && !trials.firstUs) trials.firstUs = info.us;
     trials.list.push_back(std::move(info));
@@ -382,7 +382,7 @@ void Jobs::note(const protocol::Message& message) {
     } else if (const auto* e = std::get_if<protocol::EvalEvent>(&message)) {
       for (const auto& [name, value] : e->values) add(name.c_str(), {static_cast<double>(e->step), value, value, value, 1});
     } else if (const auto* t = std::get_if<protocol::TrialEvent>(&message)) {
-      m_outbox.send(noteTrial(*t, m_train != nullptr));
+      m_outbox.send(noteTrial(*t, m_train ? Teller::Training : Teller::Tuning));
       return;
     } else if (const auto* s = std::get_if<protocol::KernelSwapEvent>(&message)) {
       m_outbox.send(noteSwap(*s));
@@ -394,17 +394,10 @@ void Jobs::note(const protocol::Message& message) {
 
 std::size_t Jobs::placeOf(const Trials& trials, const protocol::TrialEvent& event) {
   const auto& list = trials.list;
-  // The first kernel is told when it has passed its gate and again when it has been timed: one trial. Where it was compiled quickly, its
-  // schedule compiled fully is a trial of its own.
-  const bool first = event.how.starts_with("first") && event.how != kFullFirst;
-  if (first && trials.quick && list[*trials.quick].schedule == event.schedule) return *trials.quick;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list[i].schedule != event.schedule || i == trials.quick) continue;
-    // One on record that is tried again is the same trial, and so is one that was bred before and begins a search now.
-    const bool began = list[i].how.starts_with("first") && !list[i].how.starts_with(kFullFirst);
-    if (i < trials.recorded || first || !began) return i;
-  }
-  return list.size();
+  if (event.quick && trials.quick && list[*trials.quick].schedule == event.schedule) return *trials.quick;
+  std::size_t place = 0;
+  while (place < list.size() && (place == trials.quick || list[place].schedule != event.schedule)) ++place;
+  return place;
 }
 
 const protocol::TrialInfo* Jobs::inUseOf(const Trials& trials) {
@@ -415,22 +408,25 @@ const protocol::TrialInfo* Jobs::inUseOf(const Trials& trials) {
   return found;
 }
 
-protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool training) {
+protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, Teller teller) {
+  using protocol::TrialStatus;
   Trials& trials = m_trials[event.subgraph];
   const std::size_t place = placeOf(trials, event);
   const bool isNew = place == trials.list.size();
+  const bool ok = event.status == TrialStatus::Ok;
+  if (isNew && event.quick && ok && !trials.firstUs) trials.quick = place;
+  else if (place == trials.quick && !ok) trials.quick.reset();
   if (isNew) trials.list.emplace_back();
   protocol::TrialInfo& info = trials.list[place];
   info.number = place;
   trials.ofRun += event.counted;
-  // The first kernel of this run may have been bred in an earlier one, or measured by hand.
-  const bool first = event.how.starts_with("first");
-  const bool known = first && !isNew && (info.generation > 0 || info.how.starts_with(kByHand));
+  // What a search begins with, timed again: one figure stays. It may have been bred in an earlier one, or measured by hand.
+  const bool ofFirst = event.how.starts_with("first"), begins = ofFirst && event.how != kFullFirst;
+  const std::optional<double> before = info.us;
+  const bool known = ofFirst && before;
+  const bool kept = known || (before && teller == Teller::KeptRun && place < trials.recorded);
   if (!known) info.generation = event.generation;
   info.seconds = event.seconds;
-  const std::optional<double> before = info.us;
-  // What everything is compared with keeps the time that it had when it was the first, and what a training runs the time that it began with.
-  const bool kept = before && (place == trials.quick || (first && !training));
   if (!kept && (event.us || !info.us)) {
     info.us = event.us;
     info.lowUs = event.low_us;
@@ -446,9 +442,10 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool tra
   if (event.predicted_us) info.predictedUs = event.predicted_us;
   info.status = event.status;
   info.schedule = event.schedule;
-  if (!known) info.how = event.how;
-  if (training && first && event.status == protocol::TrialStatus::Ok && trials.inUse.empty()) trials.inUse = event.schedule.text;
-  if (info.us && event.us && event.status == protocol::TrialStatus::Ok) {
+  const bool fullFirst = begins && trials.quick && place != trials.quick && trials.list[*trials.quick].schedule == event.schedule;
+  if (!known || info.how == event.how + kOnRecord) info.how = fullFirst ? std::string(kFullFirst) : event.how;
+  if (teller != Teller::Tuning && begins && ok && trials.inUse.empty()) trials.inUse = event.schedule.text;
+  if (info.us && event.us && ok) {
     if (!trials.firstUs) trials.firstUs = info.us;
     // One that is timed again has one figure everywhere.
     if (!trials.us || *info.us < *trials.us || trials.us == before) {
@@ -513,7 +510,7 @@ void Jobs::restoreRun(const Source& notebook) {
     if (const auto* t = std::get_if<protocol::TrialEvent>(&event)) {
       loadRecords(t->subgraph);
       const std::lock_guard lock(m_mutex);
-      noteTrial(*t, true);
+      noteTrial(*t, Teller::KeptRun);
     } else {
       const std::lock_guard lock(m_mutex);
       noteSwap(std::get<protocol::KernelSwapEvent>(event));

@@ -92,13 +92,17 @@ class Jobs {
     std::size_t recorded = 0;          // the first ones of the list, known from the record database
     bool loaded = false;               // these have been read
   };
-  // Where in the list a trial that is told of is, at its end where it is new.
+  // Where in the list a trial that is told of is, at its end where it is new: a schedule is one trial, but for the first kernel of all,
+  // which is one as it was compiled quickly and another with full effort.
   static std::size_t placeOf(const Trials& trials, const protocol::TrialEvent& event);
   void beginTrials();
   static constexpr std::string_view kByHand = "by hand";  // TrialInfo::how begins so
   // The trial whose kernel the last training runs with; null: none has run it, or its kernel is no trial.
   static const protocol::TrialInfo* inUseOf(const Trials& trials);
-  static const protocol::TrialInfo* shownOf(const Trials& trials);  // in a row and as the kernel; null: none is timed
+  // In a row and as the kernel; null: none is timed. `best`: bestSchedule().
+  static const protocol::TrialInfo* shownOf(const Trials& trials, const std::string& best);
+  // That won the last comparison of a search, so that a run would begin with it; empty: none is on record. Without m_mutex.
+  std::string bestSchedule(const std::string& subgraph);
   struct Point {
     double x = 0, low = 0, high = 0, last = 0;
     std::int64_t count = 1;
@@ -129,8 +133,9 @@ class Jobs {
   DeviceContext* context(const std::string& device, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);
-  // With m_mutex held. `training`: the event is of a training's. Yields it with the number it has here.
-  protocol::TrialEvent noteTrial(const protocol::TrialEvent& event, bool training);
+  enum class Teller : std::uint8_t { Training, Tuning, KeptRun };
+  // With m_mutex held. Yields the event with what is known of its trial here.
+  protocol::TrialEvent noteTrial(const protocol::TrialEvent& event, Teller teller);
   protocol::KernelSwapEvent noteSwap(const protocol::KernelSwapEvent& event);
   // The trials and kernels of the newest run in the notebook's folder, once, unless this engine has trained itself: those of an engine
   // that died are as they were. Without m_mutex.

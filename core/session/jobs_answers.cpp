@@ -109,9 +109,24 @@ const protocol::TrialInfo* firstOf(const std::vector<protocol::TrialInfo>& trial
 }  // namespace
 
 // What runs, with the time of its trial; where none has run, the best one, which a run would begin with.
-const protocol::TrialInfo* Jobs::shownOf(const Trials& trials) {
-  const protocol::TrialInfo* inUse = inUseOf(trials);
-  return inUse ? inUse : bestOf(trials.list);
+const protocol::TrialInfo* Jobs::shownOf(const Trials& trials, const std::string& best) {
+  if (const protocol::TrialInfo* inUse = inUseOf(trials)) return inUse;
+  const auto held = std::find_if(trials.list.rbegin(), trials.list.rend(), [&](const auto& t) {
+    return t.us && t.status == protocol::TrialStatus::Ok && t.schedule.text == best;
+  });
+  return held != trials.list.rend() ? &*held : bestOf(trials.list);
+}
+
+std::string Jobs::bestSchedule(const std::string& subgraph) {
+  const auto hash = hashFromHex(subgraph);
+  std::shared_ptr<DeviceContext> context;
+  {
+    const std::lock_guard lock(m_mutex);
+    context = m_context;
+  }
+  if (!hash || !context || !context->records() || !context->target()) return {};
+  const auto best = context->records()->best(*hash, context->target()->fingerprint);
+  return best ? best->schedule.text() : std::string();
 }
 
 void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id) {
@@ -147,10 +162,12 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       info.bytes = trafficOf(subgraph.program);
       info.flops = workOf(subgraph.program);
       if (device) loadRecords(hash);
+      const std::string best = device ? bestSchedule(hash) : std::string();
       const std::lock_guard lock(m_mutex);
       const auto trials = m_trials.find(hash);
       if (trials != m_trials.end() && (!trials->second.list.empty() || trials->second.us)) {
-        const protocol::TrialInfo* shown = shownOf(trials->second);
+        const protocol::TrialInfo* shown = shownOf(trials->second, best);
+        if (shown) info.trial = shown->number;
         info.us = shown ? shown->us : trials->second.us;
         // The first kernel may have been timed again.
         info.firstUs = shown && shown == firstOf(trials->second.list) ? shown->us : trials->second.firstUs;
@@ -175,6 +192,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (trials != m_trials.end() && (!timed || !timed->us || !isSchedule(timed->schedule, *schedule)))
           timed = timedTrialOf(trials->second.list, *schedule);
         info.us = timed ? timed->us : std::nullopt;
+        info.trial = timed ? std::optional(timed->number) : std::nullopt;
       }
     }
     for (const OperatorId op : group.operators) {
@@ -321,6 +339,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
   answer.trial = request.trial;
   std::string scheduleText = found->first.text();
   std::shared_ptr<DeviceContext> context;
+  const std::string best = bestSchedule(request.subgraph);
   {
     const std::lock_guard lock(m_mutex);
     const auto trials = m_trials.find(request.subgraph);
@@ -329,7 +348,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     if (trials != m_trials.end()) {
       const protocol::TrialInfo* shown = nullptr;
       if (found->pinned) shown = timedTrialOf(trials->second.list, found->first);
-      else if (shown = shownOf(trials->second); shown) scheduleText = shown->schedule.text;
+      else if (shown = shownOf(trials->second, best); shown) scheduleText = shown->schedule.text;
       else {
         answer.generation = trials->second.generation;
         answer.us = trials->second.us;
@@ -431,10 +450,12 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   const std::string asked = answer.trial.how;
   TrialStatus status = TrialStatus::Ok;
   Timing timing;
+  bool outside = false;  // what ended it says nothing of the schedule
   answer.trial.predictedUs = found->space->estimateSeconds(*schedule) * 1e6;
   if (!compiled.kernel) {
-    answer.trial.status = protocolStatus(compiled.status == TrialStatus::Ok ? TrialStatus::Crashed : compiled.status);
-    answer.trial.how = compiled.kernel.error().message;
+    answer.trial.how = asked + ": " + compiled.kernel.error().message;
+    status = compiled.status == TrialStatus::Ok ? TrialStatus::Crashed : compiled.status;
+    outside = compiled.outside;
   } else {
     MeasureJob measured;
     measured.subgraph = program;
@@ -443,8 +464,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
     measured.stop = stop;
     const MeasureOutcome outcome = measure->measure(std::move(measured)).get();
     if (outcome.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
-    status = outcome.status, timing = outcome.timing;
-    answer.trial.status = protocolStatus(outcome.status);
+    status = outcome.status, timing = outcome.timing, outside = outcome.outside;
     if (outcome.timing.runs > 0) {
       answer.trial.us = outcome.timing.median;
       const TimeInterval quartiles = quartilesOf(outcome.timing);
@@ -453,6 +473,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
     }
     if (!outcome.reason.empty()) answer.trial.how = asked + ": " + outcome.reason;
   }
+  answer.trial.status = protocolStatus(status);
   answer.trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   bool recorded = false;
   {
@@ -478,7 +499,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
       for (const protocol::TrialInfo& t : trials.list) answer.trial.generation = std::max(answer.trial.generation, t.generation);
       if (!trials.list.empty()) answer.trial.seconds += trials.list.back().seconds;
       trials.list.push_back(answer.trial);
-      recorded = answer.trial.us.has_value();
+      recorded = !outside;
     }
   }
   // As what a search has tried: the next engine knows it, and the next search begins with it.

@@ -179,7 +179,8 @@ bool TuningService::Impl::makeFirstKernel(Subject& subject, std::stop_token stop
       subject.ungated = object;
       return killedByOthers(subject, measured.reason);
     }
-    report(subject, schedules[0], measured.status, {}, measured.reason, false);
+    report(subject, schedules[0], measured.status, {}, measured.reason, false,
+           object->effort == CompileEffort::Quick ? RecordDatabase::Timed::Quickly : RecordDatabase::Timed::Begun);
     if (measured.status == TrialStatus::Ok) return enterFirst(subject, object, measured.gate, recorded);
     last = {kGateStage, measured.reason, target->backend, {}};
     if (measured.lacksMemory) return firstFailed(subject, last, false);

@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS first_kernel (
   median_us REAL NOT NULL,
   spread_us REAL NOT NULL,
   runs INTEGER NOT NULL,
-  quick INTEGER NOT NULL);
+  quick INTEGER NOT NULL);  -- 2: quick, and the trial of its schedule has a time of its own since
 CREATE TABLE IF NOT EXISTS fusion_verdict (
   kernel TEXT NOT NULL,
   fingerprint TEXT NOT NULL,
@@ -339,11 +339,13 @@ Result<Unit> RecordDatabase::begin(const Hash& workload, const std::string& fing
 }
 
 Result<Unit> RecordDatabase::finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
-                                    TrialStatus status, const Timing& timing, bool anew) {
+                                    TrialStatus status, const Timing& timing, Timed timed) {
   const std::lock_guard lock(m_impl->mutex);
   Statement update(m_impl->db.get(),
                    "UPDATE trial SET status = ?, median_us = ?, spread_us = ?, runs = ? WHERE schedule = ? AND workload = "
-                   "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?) AND (? OR status = 'started')");
+                   "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?) AND (? OR status = 'started' OR (? AND EXISTS "
+                   "(SELECT 1 FROM first_kernel AS f WHERE f.trial = trial.id AND f.quick = 1 AND f.runs = trial.runs AND "
+                   "f.median_us = trial.median_us)))");
   update.bind(std::string(name(status)))
       .bind(timing.median)
       .bind(timing.spread)
@@ -351,8 +353,14 @@ Result<Unit> RecordDatabase::finish(const Hash& workload, const std::string& fin
       .bind(schedule.text())
       .bind(workload.hex())
       .bind(fingerprint)
-      .bind(std::int64_t{anew});
-  return m_impl->write(update, "cannot record a trial");
+      .bind(std::int64_t{timed == Timed::Trial || status != TrialStatus::Ok})
+      .bind(std::int64_t{timed == Timed::Begun});
+  NF_TRY(const Unit written, m_impl->write(update, "cannot record a trial"));
+  if (timed == Timed::Quickly) return written;
+  Statement own(m_impl->db.get(),
+                "UPDATE first_kernel SET quick = 2 WHERE quick = 1 AND trial = (SELECT trial.id FROM trial JOIN workload ON "
+                "workload.id = trial.workload WHERE schedule = ? AND hash = ? AND fingerprint = ?)");
+  return m_impl->write(own.bind(schedule.text()).bind(workload.hex()).bind(fingerprint), "cannot record a trial");
 }
 
 Result<Unit> RecordDatabase::setFirst(const Hash& workload, const std::string& fingerprint, const FirstKernel& kernel) {
@@ -376,13 +384,16 @@ Result<Unit> RecordDatabase::setFirst(const Hash& workload, const std::string& f
 std::optional<RecordDatabase::FirstKernel> RecordDatabase::first(const Hash& workload, const std::string& fingerprint) {
   const std::lock_guard lock(m_impl->mutex);
   Statement query(m_impl->db.get(),
-                  "SELECT schedule, first_kernel.median_us, first_kernel.spread_us, first_kernel.runs, quick FROM workload "
+                  "SELECT schedule, first_kernel.median_us, first_kernel.spread_us, first_kernel.runs, quick, quick = 1 AND "
+                  "first_kernel.runs = trial.runs AND first_kernel.median_us = trial.median_us FROM workload "
                   "JOIN first_kernel ON first_kernel.workload = workload.id JOIN trial ON trial.id = first_kernel.trial "
                   "WHERE hash = ? AND fingerprint = ?");
   if (query.bind(workload.hex()).bind(fingerprint).row()) {
     if (auto schedule = Schedule::parse(query.text(0)))
-      return FirstKernel{
-          std::move(*schedule), {query.real(1), query.real(2), static_cast<int>(query.integer(3))}, query.integer(4) != 0};
+      return FirstKernel{std::move(*schedule),
+                         {query.real(1), query.real(2), static_cast<int>(query.integer(3))},
+                         query.integer(4) != 0,
+                         query.integer(5) != 0};
   }
   m_impl->readBy(query);
   return std::nullopt;

@@ -56,14 +56,20 @@ class RecordDatabase {
 
   // Written ahead, before a candidate runs. An existing record of this schedule stays as it is.
   Result<Unit> begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, const WorkloadTraits& traits);
-  // `anew`: what is known of it already gives way.
+  // What was timed, and with it whether a time that is known already stays.
+  enum class Timed : std::uint8_t {
+    Trial,    // of a search, or by hand: the newest says what it takes
+    Begun,    // what a search begins with, timed again: one figure stays, unless it only stands in for that of the full compilation
+    Quickly,  // compiled with CompileEffort::Quick: stands in where nothing is known of the schedule
+  };
   Result<Unit> finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, TrialStatus status,
-                      const Timing& timing, bool anew = true);
+                      const Timing& timing, Timed timed = Timed::Trial);
   // The kernel that everything later is compared with: what the first run began with, as it was timed before anything else was.
   struct FirstKernel {
     Schedule schedule;
     Timing timing;
-    bool quick = false;  // compiled with CompileEffort::Quick: another code than the trial with its schedule has
+    bool quick = false;     // compiled with CompileEffort::Quick: another code than the trial with its schedule has
+    bool standsIn = false;  // as read: that trial was not timed yet, and its record has this time
   };
   // begin() of it comes first, finish() later. What was said first stays, and nothing is said where a kernel was timed before.
   Result<Unit> setFirst(const Hash& workload, const std::string& fingerprint, const FirstKernel& kernel);

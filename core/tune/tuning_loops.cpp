@@ -121,7 +121,7 @@ void TuningService::Impl::proposeRound(std::unique_lock<std::mutex>& lock) {
     if (const auto kernel = cache.find(subject->task.hash)) {
       subject->inFlight = 1;
       subject->lineages[kernel->object->schedule.text()].how = kFullFirst;
-      scheduled.push_back({subject, kernel->object->schedule, false, nullptr});
+      scheduled.push_back({subject, kernel->object->schedule, false, nullptr, true});
       return;
     }
   }
@@ -306,7 +306,11 @@ void TuningService::Impl::measureItem(Item& item, std::shared_ptr<const KernelOb
   const bool quick = item.baseline && item.object->effort == CompileEffort::Quick;
   if (records && item.baseline && outcome.status == TrialStatus::Ok && outcome.timing.runs > 0) [[maybe_unused]]
     const auto done = records->setFirst(subject.task.hash, target->fingerprint, {item.schedule, outcome.timing, quick});
-  report(subject, item.schedule, outcome.status, outcome.timing, outcome.reason, true, quick);
+  using Timed = RecordDatabase::Timed;
+  report(subject, item.schedule, outcome.status, outcome.timing, outcome.reason, true,
+         quick                                ? Timed::Quickly
+         : item.baseline || item.ofFullEffort ? Timed::Begun
+                                              : Timed::Trial);
   if (item.baseline) finishBaseline(subject, *current, outcome);
   else if (outcome.status == TrialStatus::Ok) weigh(subject, item.object, pending ? nullptr : current->object, outcome);
   if (!item.baseline && outcome.hasCounters && outcome.status == TrialStatus::Ok &&

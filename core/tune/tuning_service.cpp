@@ -101,19 +101,18 @@ void TuningService::Impl::withdraw(const Subject& subject, const Schedule& sched
 }
 
 void TuningService::Impl::report(Subject& subject, const Schedule& schedule, TrialStatus status, const Timing& timing,
-                                 const std::string& reason, bool timed, bool quick) {
+                                 const std::string& reason, bool asked, RecordDatabase::Timed timed) {
   const bool hasTime = timing.runs > 0;
-  // First kernels are only checked: their time follows with the baseline. That of a quickly compiled one is of other code than what the
-  // record of its schedule is of, and stands in for it at most.
-  if (records && (timed || status != TrialStatus::Ok)) [[maybe_unused]]
-    const auto done =
-        records->finish(subject.task.hash, target->fingerprint, schedule, status, timing, !quick || status != TrialStatus::Ok);
+  // First kernels are only checked: their time follows with the baseline.
+  if (records && (asked || status != TrialStatus::Ok)) [[maybe_unused]]
+    const auto done = records->finish(subject.task.hash, target->fingerprint, schedule, status, timing, timed);
   TrialEvent event;
-  event.counted = timed;
+  event.counted = asked;
+  event.quick = timed == RecordDatabase::Timed::Quickly;
   {
     const std::lock_guard lock(mutex);
-    trialCount += timed;
-    subject.state.trials += timed;
+    trialCount += asked;
+    subject.state.trials += asked;
     const bool failed = status != TrialStatus::Ok && status != TrialStatus::Slow;
     subject.state.failed += failed;
     double& best = subject.state.bestMicroseconds;
@@ -126,9 +125,9 @@ void TuningService::Impl::report(Subject& subject, const Schedule& schedule, Tri
     event.bestMicroseconds = best;
     if (const auto found = subject.lineages.find(schedule.text()); found != subject.lineages.end()) event.lineage = found->second;
     else event.lineage.how = "first";
-    candidateCount += timed && !event.lineage.how.starts_with("first");
+    candidateCount += asked && !event.lineage.how.starts_with("first");
   }
-  if (records && (timed || status != TrialStatus::Ok)) [[maybe_unused]]
+  if (records && (asked || status != TrialStatus::Ok)) [[maybe_unused]]
     const auto done = records->setLineage(subject.task.hash, target->fingerprint, schedule, event.lineage.round,
                                           event.lineage.parents, event.lineage.how);
   event.schedule = schedule;

@@ -57,6 +57,7 @@ struct TrialEvent {
   double bestMicroseconds = 0;  // of the subgraph after this trial
   bool improved = false;        // this trial is the new best
   bool counted = true;          // trials() counts it: a time was asked for, not only whether a first kernel is right
+  bool quick = false;           // of the schedule as it was compiled with CompileEffort::Quick
   std::string reason;
   double seconds = 0;  // since the service started
   double spreadMicroseconds = 0;

@@ -58,6 +58,7 @@ struct TuningService::Impl {
     Schedule schedule;
     bool baseline = false;
     std::shared_ptr<const KernelObject> object;  // once compiled
+    bool ofFullEffort = false;                   // of the first kernel's schedule, see kFullFirst
   };
   struct Observation {
     Subject* subject;
@@ -142,10 +143,9 @@ struct TuningService::Impl {
   // ---------------------------------------------------------------- records and events
   void begin(const Subject& subject, const Schedule& schedule);
   void withdraw(const Subject& subject, const Schedule& schedule);
-  // Into the record database, the counters and the callback. `timed`: the trial was asked for a time. `quick`: of the first kernel as it
-  // was compiled quickly.
+  // Into the record database, the counters and the callback. `asked`: the trial was asked for a time.
   void report(Subject& subject, const Schedule& schedule, TrialStatus status, const Timing& timing, const std::string& reason,
-              bool timed, bool quick = false);
+              bool asked, RecordDatabase::Timed timed = RecordDatabase::Timed::Trial);
 
   // ---------------------------------------------------------------- explore
   bool limitReached() const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -354,6 +356,81 @@ TEST_F(EngineJobs, TheFirstKernelAndTheNamesOfTrialsStayFromRunToRun) {
   const auto last = kernels(engine);
   agree(last);
   same(last);
+}
+
+// However trainings and searches take turns: the next engine has the same trials, in the same number and with the same times.
+TEST_F(EngineJobs, TrialsAreTheSameAfterTrainingsSearchesAndARestart) {
+  const std::string text =
+      "param V[24, 24] = normal(0, 0.5)\nparam P[32, 24] = normal(0, 1)\nz[n, j] = tanh(sum[m] P[n, m] * V[m, j])\n"
+      "loss L = mean[n, j] (z[n, j] - 0.5)^2\ntrain L { steps = 1000000000; optimizer = adam(lr=1e-3) }\n";
+  std::ofstream(m_folder.path("test.nf")) << text;
+  struct Kernel {
+    std::optional<double> us, firstUs;
+    std::int64_t count = 0;
+    std::map<std::pair<std::string, std::optional<double>>, std::int64_t> trials;  // generation by schedule and time
+    bool operator==(const Kernel&) const = default;
+  };
+  const auto kernels = [](EngineProcess& engine) {
+    std::map<std::string, Kernel> all;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+      Kernel& k = all[s.name + " " + s.id];
+      k = {s.us, s.firstUs, s.trials, {}};
+      for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{s.id, 0, 5000}).trials)
+        if (t.us || t.status != TrialStatus::Ok) k.trials[{t.schedule.text, t.us}] = t.generation;
+      EXPECT_EQ(static_cast<std::size_t>(k.count), k.trials.size()) << s.name;
+    }
+    return all;
+  };
+  const auto trainUntil = [](EngineProcess& engine, int trials) {
+    const RequestId id = engine.newId();
+    engine.send(TrainRequest{.revision = 1, .cell = 0, .steps = 1'000'000'000}, id);
+    engine.awaitThat([&](const Envelope& e) {
+      const auto* trial = std::get_if<TrialEvent>(&e.message);
+      return trial && trial->us && --trials <= 0;
+    });
+    engine.send(StopRequest{});
+    engine.await<DoneEvent>();
+    engine.await<Finished>(id);
+  };
+  const auto tune = [](EngineProcess& engine, std::int64_t trials) {
+    engine.ask<Finished>(TuneRequest{.revision = 1, .trials = trials});
+  };
+  const auto restarted = [&](const std::map<std::string, Kernel>& before, const char* when) {
+    SCOPED_TRACE(when);
+    EngineProcess engine(m_folder.path(""));
+    engine.document(text);
+    const auto after = kernels(engine);
+    ASSERT_EQ(after.size(), before.size());
+    for (const auto& [name, was] : before) {
+      SCOPED_TRACE(name);
+      ASSERT_TRUE(after.contains(name));
+      EXPECT_EQ(after.at(name).us, was.us);
+      EXPECT_EQ(after.at(name).firstUs, was.firstUs);
+      EXPECT_EQ(after.at(name).count, was.count);
+      EXPECT_EQ(after.at(name).trials, was.trials);
+    }
+    engine.kill();
+  };
+  std::map<std::string, Kernel> before;
+  const auto session = [&](const char* when, const std::function<void(EngineProcess&)>& work) {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(text);
+    work(engine);
+    before = kernels(engine);
+    engine.kill();
+    restarted(before, when);
+  };
+  session("trained", [&](EngineProcess& engine) { trainUntil(engine, 8); });
+  session("tuned", [&](EngineProcess& engine) { tune(engine, 12); });
+  session("trained and tuned", [&](EngineProcess& engine) {
+    trainUntil(engine, 8);
+    tune(engine, 12);
+  });
+  session("tuned and trained", [&](EngineProcess& engine) {
+    tune(engine, 6);
+    trainUntil(engine, 8);
+    tune(engine, 6);
+  });
 }
 
 // A run whose first kernel is one that a search has bred before: its events call it first, the record knows how it came about.

@@ -81,11 +81,18 @@ TEST_F(RecordDatabaseTest, TheFirstKernelStaysTheFirst) {
   EXPECT_FALSE(records->first(kWork, kTarget));
   records->begin(kWork, kTarget, tile(1), kTraits).value();
   records->setFirst(kWork, kTarget, {tile(1), {9, 1, 7}, true}).value();
-  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {9, 1, 7}, false).value();
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {9, 1, 7}, RecordDatabase::Timed::Quickly).value();
   EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 9) << "nothing else was known of its schedule";
-  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {5, 1, 7}).value();
-  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {8, 1, 7}, false).value();
-  EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 5);
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {6, 1, 7}, RecordDatabase::Timed::Quickly).value();
+  EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 9) << "of the same code";
+  EXPECT_TRUE(records->first(kWork, kTarget)->standsIn);
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {5, 1, 7}, RecordDatabase::Timed::Begun).value();
+  EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 5) << "what stood in for it gives way";
+  for (const auto timed : {RecordDatabase::Timed::Quickly, RecordDatabase::Timed::Begun})
+    records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {8, 1, 7}, timed).value();
+  EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 5) << "what it was timed by stays";
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {4, 1, 7}).value();
+  EXPECT_DOUBLE_EQ(records->all(kWork, kTarget)[0].timing.median, 4);
   records->begin(kWork, kTarget, tile(2), kTraits).value();
   records->setFirst(kWork, kTarget, {tile(2), {3, 1, 7}, false}).value();
   const auto first = open()->first(kWork, kTarget);
@@ -93,6 +100,15 @@ TEST_F(RecordDatabaseTest, TheFirstKernelStaysTheFirst) {
   EXPECT_EQ(first->schedule, tile(1));
   EXPECT_DOUBLE_EQ(first->timing.median, 9);
   EXPECT_TRUE(first->quick);
+  EXPECT_FALSE(first->standsIn);
+  // The full compilation may take as long as the quick one, to the digit.
+  const Hash even = Hasher().add("even").finish();
+  records->begin(even, kTarget, tile(1), kTraits).value();
+  records->setFirst(even, kTarget, {tile(1), {9, 1, 7}, true}).value();
+  records->finish(even, kTarget, tile(1), TrialStatus::Ok, {9, 1, 7}, RecordDatabase::Timed::Quickly).value();
+  EXPECT_TRUE(records->first(even, kTarget)->standsIn);
+  records->finish(even, kTarget, tile(1), TrialStatus::Ok, {9, 1, 7}, RecordDatabase::Timed::Begun).value();
+  EXPECT_FALSE(records->first(even, kTarget)->standsIn);
   // Where kernels were timed before anything was said of a first one, none of a later run is it.
   records->begin(kOther, kTarget, tile(1), kTraits).value();
   records->finish(kOther, kTarget, tile(1), TrialStatus::Ok, {5, 1, 7}).value();

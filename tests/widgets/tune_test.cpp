@@ -138,6 +138,30 @@ TEST_F(Tuning, WithoutAChoiceKernelAndKnobsAreTheBestTrials) {
   EXPECT_EQ(knobsOf(view.chosenSchedule().text).at("tile"), edited.at("tile"));
 }
 
+// What runs, or what the last comparison of a search held best: its trial may have been timed in a noisier moment than another.
+TEST_F(Tuning, WithoutAChoiceTheKernelIsThatOfItsRow) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  std::optional<std::uint64_t> wanted;
+  QObject::connect(&view, &TuneView::trialWanted, &view, [&](const std::string&, std::optional<std::uint64_t> t) { wanted = t; });
+  auto subgraphs = capsule::subgraphs();
+  auto trials = capsule::trials(3);
+  ASSERT_GE(trials.size(), 3u);
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    trials[i].number = i, trials[i].us = 30.0 - static_cast<double>(i), trials[i].status = TrialStatus::Ok;
+  ASSERT_EQ(subgraphs[0].id, "aa01");
+  subgraphs[0].us = 29, subgraphs[0].trial = 1;
+  view.setSubgraphs(subgraphs);
+  view.chooseSubgraph("aa01");
+  view.setTrials("aa01", trials);
+  EXPECT_EQ(wanted, 1u);
+  EXPECT_TRUE(view.lineage().contains("c1<")) << view.lineage().toStdString();
+  subgraphs[0].us = 28, subgraphs[0].trial = 2;
+  view.setSubgraphs(subgraphs);
+  EXPECT_EQ(wanted, 2u);
+}
+
 TEST_F(Tuning, AnotherNotebookStartsWithNothingOfThisOne) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);
@@ -343,6 +367,37 @@ TEST_F(Tuning, TheSelectionIsLookedForAmongTheKernelsOfTheNewText) {
   selection.select(Origins(subgraphs[0].origins), std::vector<std::string>(subgraphs[0].operators));
   view.setSubgraphs(subgraphs, 3);
   EXPECT_EQ(view.current(), subgraphs[0].id) << "chosen by hand";
+}
+
+// The window adds to a selection what belongs to it; that may be of another kernel, too, and the list keeps the one that was pressed.
+TEST_F(Tuning, APressedRowIsTheKernelThatIsShown) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  const auto subgraphs = capsule::subgraphs();
+  ASSERT_GE(subgraphs.size(), 3u);
+  view.setSubgraphs(subgraphs, 1);
+  view.chooseSubgraph(subgraphs[0].id);
+  QObject::connect(&selection, &Selection::changed, &view, [&] {
+    auto tensors = selection.tensors();
+    if (!tensors.empty() && tensors.back() != subgraphs[1].operators.back()) {
+      tensors.push_back(subgraphs[1].operators.back());
+      selection.call(std::move(tensors));
+    }
+  });
+  const auto agree = [&](std::size_t row) {
+    EXPECT_EQ(view.current(), subgraphs[row].id);
+    EXPECT_EQ(view.list()->currentRow(), static_cast<int>(row));
+    const auto chosen = view.list()->selectionModel()->selectedIndexes();
+    ASSERT_EQ(chosen.size(), 1);
+    EXPECT_EQ(chosen.front().row(), static_cast<int>(row));
+  };
+  QTest::mouseClick(view.list()->viewport(), Qt::LeftButton, {}, view.list()->visualItemRect(view.list()->item(2)).center());
+  agree(2);
+  view.setSubgraphs(subgraphs, 2);
+  agree(2);
+  selection.select(Origins(subgraphs[0].origins), std::vector<std::string>(subgraphs[0].operators));
+  EXPECT_NE(view.current(), subgraphs[2].id) << "chosen elsewhere since";
 }
 
 TEST_F(Tuning, NothingShinesThroughTheCurvesOfAnEarlierText) {
