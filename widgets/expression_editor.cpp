@@ -472,6 +472,8 @@ bool ExpressionEditor::event(QEvent* event) {
 
 namespace {
 
+const QString kIndent = QStringLiteral("  ");
+
 // Of keys that are no command of the notebook. A space turns a page where nothing can be written.
 bool writes(const QKeyEvent& event) {
   if (event.matches(QKeySequence::Paste) || event.matches(QKeySequence::Cut)) return true;
@@ -499,7 +501,9 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
   if (event->key() == Qt::Key_Escape) return Q_EMIT commandModeWanted();
   if (isReadOnly() && writes(*event)) return Q_EMIT writingRefused();
   if (isReadOnly() && (event->key() == Qt::Key_Tab || event->key() == Qt::Key_Space)) return QPlainTextEdit::keyPressEvent(event);
-  if (event->key() == Qt::Key_Tab && plain) return textCursor().insertText(QStringLiteral("  "));
+  if (event->key() == Qt::Key_Tab && plain) return textCursor().insertText(kIndent);
+  if (m_code && plain && (event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter)) return breakLine();
+  if (m_code && event->text() == QLatin1String("}")) closeBlock();
   if (event->key() == Qt::Key_Space && event->modifiers() == Qt::ControlModifier) return complete(true);
   if (plain && event->key() == Qt::Key_Up && textCursor().blockNumber() == 0 && !textCursor().hasSelection())
     return Q_EMIT leaveUp();
@@ -528,6 +532,38 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
   const QString typed = event->text();
   if (m_code && !isReadOnly() && !typed.isEmpty() && (typed[0].isLetterOrNumber() || typed[0] == QLatin1Char('_'))) complete(false);
   else if (completing() && !typed.isEmpty()) m_completions->hide();
+}
+
+// As deep as the line that is left, and deeper after a brace; between braces the closing one goes to a line of its own.
+void ExpressionEditor::breakLine() {
+  m_completions->hide();
+  QTextCursor cursor = textCursor();
+  cursor.beginEditBlock();
+  cursor.removeSelectedText();
+  const QString line = cursor.block().text(), before = line.left(cursor.positionInBlock());
+  const QString after = line.mid(cursor.positionInBlock());
+  qsizetype depth = 0;
+  while (depth < before.size() && before[depth].isSpace()) ++depth;
+  const bool opens = before.trimmed().endsWith(QLatin1Char('{'));
+  cursor.insertText(QLatin1Char('\n') + before.left(depth) + (opens ? kIndent : QString()));
+  if (opens && after.trimmed().startsWith(QLatin1Char('}'))) {
+    cursor.insertText(QLatin1Char('\n') + before.left(depth));
+    cursor.movePosition(QTextCursor::PreviousBlock);
+    cursor.movePosition(QTextCursor::EndOfBlock);
+  }
+  cursor.endEditBlock();
+  setTextCursor(cursor);
+  ensureCursorVisible();
+}
+
+// A closing brace that begins its line stands where its block began.
+void ExpressionEditor::closeBlock() {
+  QTextCursor cursor = textCursor();
+  if (cursor.hasSelection()) return;
+  const QString before = cursor.block().text().left(cursor.positionInBlock());
+  if (!before.trimmed().isEmpty() || !before.endsWith(kIndent)) return;
+  cursor.movePosition(QTextCursor::PreviousCharacter, QTextCursor::KeepAnchor, static_cast<int>(kIndent.size()));
+  cursor.removeSelectedText();
 }
 
 void ExpressionEditor::complete(bool asked) {

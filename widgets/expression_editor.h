@@ -102,6 +102,8 @@ class ExpressionEditor : public QPlainTextEdit {
   void recolor();
   void showMarks();
   void fit();
+  void breakLine();
+  void closeBlock();
   void complete(bool asked);
   void choose(const QString& word);
   void tellSignature();

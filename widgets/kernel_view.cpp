@@ -478,7 +478,7 @@ void KernelView::showText() {
     m_code->SendScintilla(QsciScintilla::SCI_SETXOFFSET, 0);
   }
   m_code->recolor();
-  m_code->setMarginWidth(0, QStringLiteral("0") + QString::number(std::max(100, m_code->lines())));
+  m_code->setMarginWidth(0, text.isEmpty() ? QString() : QStringLiteral("0") + QString::number(std::max(100, m_code->lines())));
   findTags();
   showTags();
   tint();

@@ -135,7 +135,9 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
     if (item->text() != name) item->setText(name);
     if (subgraphs[i].id == m_current) row = static_cast<int>(i);
   }
+  const bool moved = m_list->currentRow() != row;
   m_list->setCurrentRow(row);
+  if (moved && row >= 0) m_list->scrollToItem(m_list->item(row));
   showGains();
   m_list->viewport()->update();
   m_roofline->setSubgraphs(subgraphs, m_current);
@@ -203,6 +205,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
     for (std::size_t i = 0; i < m_subgraphs.size(); ++i)
       if (m_subgraphs[i].id == id) m_list->setCurrentRow(static_cast<int>(i));
   }
+  if (m_list->currentItem()) m_list->scrollToItem(m_list->currentItem());
   const SubgraphInfo* s = subgraph();
   m_trialsHeader->setDetail(s ? tr("%1, every trial a point, none hidden").arg(kernelName(s->name, 30)) : QString());
   m_roofline->setSubgraphs(m_subgraphs, m_current);

@@ -8,6 +8,7 @@
 #include <QListWidget>
 #include <QPainter>
 #include <QPushButton>
+#include <QResizeEvent>
 #include <QScrollArea>
 #include <QSplitter>
 #include <QStyledItemDelegate>
@@ -91,6 +92,32 @@ class SubgraphDelegate : public QStyledItemDelegate {
   const std::vector<SubgraphInfo>* m_subgraphs;
 };
 
+// Says what will stand here while nothing does.
+class SubgraphList : public QListWidget {
+ public:
+  explicit SubgraphList(const Theme* theme) : m_theme(theme) {}
+
+ protected:
+  void paintEvent(QPaintEvent* event) override {
+    QListWidget::paintEvent(event);
+    if (count() > 0) return;
+    QPainter p(viewport());
+    p.setFont(m_theme->ui(12));
+    p.setPen(m_theme->colors().muted);
+    p.drawText(viewport()->rect().adjusted(16, 8, -12, -8), Qt::AlignCenter | Qt::TextWordWrap, emptyText());
+  }
+  // What stands above grows while a run goes on.
+  void resizeEvent(QResizeEvent* event) override {
+    const bool inSight = currentItem() && visualItemRect(currentItem()).intersects(QRect({}, event->oldSize()));
+    QListWidget::resizeEvent(event);
+    if (inSight) scrollToItem(currentItem());
+  }
+  static QString emptyText() { return QObject::tr("The kernels of what the notebook computes stand here."); }
+
+ private:
+  const Theme* m_theme;
+};
+
 // Grows with its words and does not shrink with them: what stands around it keeps its place while somebody uses it.
 class SteadyLabel : public QLabel {
  public:
@@ -122,7 +149,7 @@ QLabel* steadyMuted() {
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(steadyMuted()),
       m_byHand(label({}, "muted")), m_now(new ElidedLabel("muted")), m_reason(steadyMuted()), m_share(new BudgetSlider(theme)),
-      m_list(new QListWidget), m_roofHeader(new PanelHeader(theme, tr("Roofline"))),
+      m_list(new SubgraphList(theme)), m_roofHeader(new PanelHeader(theme, tr("Roofline"))),
       m_trialsHeader(new PanelHeader(theme, tr("Trials"))), m_latencyHeader(new PanelHeader(theme, tr("Step latency"))),
       m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_lineageHeader(new PanelHeader(theme, tr("Lineage"))),
       m_knobBox(new QWidget), m_lineage(new SteadyLabel), m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))),

@@ -519,6 +519,7 @@ void MainWindow::connectViews() {
   connect(m_rename, &RenameBar::closed, this, &MainWindow::closeRename);
   connect(m_rename, &RenameBar::renameWanted, this, [this](const QString& name, const QString& to) {
     if (const QString why = notebook()->rename(name, to); !why.isEmpty()) return m_rename->refuse(why);
+    workspace().renameNames(name, to.trimmed());
     closeRename();
   });
   connect(m_explain->graph(), &GraphView::nodeOpened, this, [this](const QString& id) {
@@ -736,14 +737,15 @@ void MainWindow::openRename() {
   const CellView* v = notebook()->view(notebook()->activeCell());
   const QString name = v && notebook()->editing() ? v->editor()->nameAtCaret() : QString();
   if (name.isEmpty()) return setStatus("warning", tr("The caret is at no name"));
+  const auto is = [&](const auto& known) { return known.name == name.toStdString(); };
   const auto& symbols = workspace().analysis().symbols;
-  const auto found =
-      std::find_if(symbols.begin(), symbols.end(), [&](const protocol::SymbolInfo& s) { return s.name == name.toStdString(); });
-  if (found == symbols.end())
+  const auto found = std::ranges::find_if(symbols, is);
+  // A mistake may hide it for now.
+  if (found == symbols.end() && std::ranges::none_of(workspace().names().tensors, is))
     return setStatus("warning", isKeyword(name.toStdString())
                                     ? tr("%1 is a word of the language").arg(name)
                                     : tr("%1 is no name that the notebook defines: it belongs to its statement").arg(name));
-  if (!found->definition.source.empty())
+  if (found != symbols.end() && !found->definition.source.empty())
     return setStatus("warning", tr("%1 is a function of %2").arg(name, QString::fromStdString(found->definition.source)));
   if (m_find->isVisible()) closeFind();
   m_rename->open(name);

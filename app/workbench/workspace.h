@@ -85,6 +85,8 @@ class Workspace : public QObject {
   bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
   // Its tensors and functions; while it has an error, also those of the newest text without one that are gone: missing() names them.
   const protocol::Analysis& names() const { return m_names; }
+  // Before the analysis of a text in which a name was changed: the names that mistakes hide change with it.
+  void renameNames(const QString& name, const QString& to);
   // What was asked about a tensor of this text has an answer about another one, or a mistake, told at its place, hides the tensor.
   bool isOvertaken(std::uint64_t revision, const QString& tensor) const;
   const std::set<std::string>& missing() const { return m_missing; }

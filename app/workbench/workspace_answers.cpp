@@ -3,6 +3,7 @@
 #include <QDateTime>
 #include <QDir>
 #include <QFileInfo>
+#include <QRegularExpression>
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -61,6 +62,17 @@ void keepGone(std::vector<T>& now, const std::vector<T>& before, std::set<std::s
 }
 
 }  // namespace
+
+void Workspace::renameNames(const QString& name, const QString& to) {
+  // As it stands in "d(L)/d(W)" and "W.next" too; a function's own, "V.W", is another.
+  const QRegularExpression word(QStringLiteral("(?<![\\w.])%1(?!\\w)").arg(QRegularExpression::escape(name)),
+                                QRegularExpression::UseUnicodePropertiesOption);
+  const auto rename = [&](std::string& known) { known = QString::fromStdString(known).replace(word, to).toStdString(); };
+  for (Analysis* names : {&m_names, &m_wholeNames}) {
+    for (TensorInfo& t : names->tensors) rename(t.name);
+    for (SymbolInfo& s : names->symbols) rename(s.name);
+  }
+}
 
 void Workspace::keepNames() {
   Analysis next;

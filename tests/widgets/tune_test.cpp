@@ -369,6 +369,35 @@ TEST_F(Tuning, TheSelectionIsLookedForAmongTheKernelsOfTheNewText) {
   EXPECT_EQ(view.current(), subgraphs[0].id) << "chosen by hand";
 }
 
+TEST_F(Tuning, TheChosenRowStaysInSight) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  std::vector<SubgraphInfo> many;
+  for (int i = 0; i < 30; ++i) {
+    many.push_back(capsule::subgraphs()[0]);
+    many.back().id = "id" + std::to_string(i), many.back().us = 1;
+  }
+  const auto inSight = [&] {
+    return view.list()->viewport()->rect().contains(view.list()->visualItemRect(view.list()->currentItem()));
+  };
+  view.setSubgraphs(many);
+  view.chooseSubgraph("id29");
+  EXPECT_TRUE(inSight());
+  std::swap(many[29], many[0]);
+  view.setSubgraphs(many);
+  ASSERT_EQ(view.list()->currentRow(), 0);
+  EXPECT_TRUE(inSight());
+  // The last one in sight, where there is less room then.
+  const int last = view.list()->indexAt({20, view.list()->viewport()->height() - 60}).row();
+  ASSERT_GT(last, 0);
+  view.chooseSubgraph(many[static_cast<std::size_t>(last)].id);
+  ASSERT_TRUE(inSight());
+  view.resize(1600, 600);
+  QApplication::processEvents();
+  EXPECT_TRUE(inSight());
+}
+
 // The window adds to a selection what belongs to it; that may be of another kernel, too, and the list keeps the one that was pressed.
 TEST_F(Tuning, APressedRowIsTheKernelThatIsShown) {
   TuneView view(&theme, &selection);

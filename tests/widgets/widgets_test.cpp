@@ -191,6 +191,46 @@ TEST_F(Widgets, TypingInAnEditorIsToldInBytes) {
   EXPECT_EQ(replica, "αaβ = 1\r\nx\nyy");
 }
 
+TEST_F(Widgets, LinesInABlockAreIndented) {
+  ExpressionEditor editor(&theme, true);
+  editor.setBytes("");
+  std::string replica;
+  QObject::connect(
+      &editor, &ExpressionEditor::bytesEdited, &editor,
+      [&](std::size_t begin, std::size_t end, const QByteArray& text) { replica.replace(begin, end - begin, text.toStdString()); });
+  editor.show();
+  editor.setFocus();
+  const auto enter = [&] { QTest::keyClick(&editor, Qt::Key_Return); };
+  QTest::keyClicks(&editor, "for t in 0..4 { ");
+  enter();
+  QTest::keyClicks(&editor, "if {");
+  enter();
+  QTest::keyClicks(&editor, "h = 1");
+  enter();
+  QTest::keyClicks(&editor, "}");
+  enter();
+  QTest::keyClicks(&editor, "}");
+  enter();
+  QTest::keyClicks(&editor, "x}");
+  EXPECT_EQ(replica, "for t in 0..4 { \n  if {\n    h = 1\n  }\n}\nx}");
+  EXPECT_EQ(replica, editor.bytes());
+  // Between two braces, and in place of what is selected.
+  editor.setBytes("train L {yy}");
+  replica = editor.bytes();
+  editor.selectBytes(9, 11);
+  enter();
+  QTest::keyClicks(&editor, "steps = 1");
+  EXPECT_EQ(replica, "train L {\n  steps = 1\n}");
+  // Words are not code.
+  ExpressionEditor words(&theme, false);
+  words.setBytes("  a {");
+  words.show();
+  words.setFocus();
+  words.moveCaretTo(5);
+  QTest::keyClick(&words, Qt::Key_Return);
+  EXPECT_EQ(words.bytes(), "  a {\n");
+}
+
 TEST_F(Widgets, RandomTypingNeverLosesAByte) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -4,6 +4,7 @@
 
 #include <QComboBox>
 #include <QLabel>
+#include <QLineEdit>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
@@ -22,6 +23,7 @@
 #include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
+#include "widgets/rename_bar.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -67,6 +69,33 @@ TEST_F(RealEngine, UndoAndRedoSelectWhereTheyPutTheCaret) {
     ASSERT_TRUE(line.find(" = ") != std::string::npos) << line;
     EXPECT_TRUE(wait([&] { return window->inspector()->tensor() != "W"; })) << action << ": " << line;
   }
+}
+
+// The names that a mistake hides, kept in the outline, are renamed with the text.
+TEST_F(RealEngine, ANameIsRenamedThatAMistakeHides) {
+  openWith(
+      "# %%\nparam W[4, 4] = normal(0, 1)\nlet Q = 1\nY[i, j] = W[i, j] * 2\nloss L = mean[i, j] Y[i, j]^2\nshow Y, d(L)/d(Y)\n");
+  checked();
+  replace("show Y", "Z[i] = nosuch[i] * Y[i, i]\nshow Y");
+  replace("Y[i, j] = W", "Y[i, j] = also[i] * W");
+  const auto& w = window->workspace();
+  ASSERT_TRUE(wait([&] { return w.analysisIsCurrent() && !w.missing().empty(); }));
+  const auto named = [&](const std::string& name) {
+    const auto& tensors = w.names().tensors;
+    return std::any_of(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
+  };
+  ASSERT_TRUE(named("Y") && named("d(L)/d(Y)"));
+  window->notebook()->activate(cell(0)->id(), true);
+  cell(0)->editor()->moveCaretTo(cell(0)->editor()->bytes().find("Y["));
+  window->action("edit.rename")->trigger();
+  ASSERT_EQ(window->renamer()->name(), "Y");
+  window->renamer()->field()->setText("Weighted");
+  QTest::keyClick(window->renamer()->field(), Qt::Key_Return);
+  ASSERT_TRUE(document().text().starts_with("# %%\nparam W[4, 4] = normal(0, 1)\nlet Q = 1\nWeighted[i, j] = also"))
+      << document().text();
+  ASSERT_TRUE(wait([&] { return w.analysisIsCurrent(); }));
+  EXPECT_FALSE(named("Y") || named("d(L)/d(Y)"));
+  EXPECT_TRUE(named("Weighted") && named("d(L)/d(Weighted)"));
 }
 
 TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
