@@ -9,6 +9,7 @@
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QItemSelectionModel>
+#include <QKeyEvent>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPainter>
@@ -260,6 +261,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     m_slider->setCurrent(stage);
     Q_EMIT stageWanted(stage);
   });
+  m_find->installEventFilter(this);
   connect(m_find, &QLineEdit::returnPressed, this, [this] { m_graph->findNext(m_find->text()); });
   connect(m_find, &QLineEdit::textEdited, this, [this](const QString& text) { m_graph->findFirst(text); });
   connect(m_find, &QLineEdit::textChanged, this, &ExplainView::showFound);
@@ -357,6 +359,15 @@ bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
   // A table that gets the focus would choose its first row, as when a button of the card is hidden.
   if (watched == m_table && event->type() == QEvent::FocusIn && !m_table->currentIndex().isValid()) {
     m_table->viewport()->update();
+    return true;
+  }
+  const bool key = event->type() == QEvent::KeyPress || event->type() == QEvent::ShortcutOverride;
+  if (watched == m_find && key && static_cast<QKeyEvent*>(event)->key() == Qt::Key_Escape) {
+    event->accept();
+    if (event->type() == QEvent::ShortcutOverride) return true;
+    // At the node that was found.
+    m_find->clear();
+    m_graphStack->currentWidget()->setFocus(Qt::OtherFocusReason);
     return true;
   }
   return DockPage::eventFilter(watched, event);

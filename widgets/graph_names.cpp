@@ -21,6 +21,13 @@ QString nodeName(const GraphPage& graph, const GraphNode& node) {
   return isAgain(graph, node) ? name.section(QLatin1Char('#'), 0, -2) : name;
 }
 
+QString nodeTitle(const GraphPage& graph, const GraphNode& node) {
+  QStringList names{nodeName(graph, node)};
+  for (const MergedOperator& m : node.merged)
+    if (m.name != node.id && m.name.starts_with("d(")) names << shortName(m.name);
+  return names.join(QStringLiteral(" = "));
+}
+
 std::string tensorOf(const GraphPage& graph, const GraphNode& node) {
   return isAgain(graph, node) ? node.id.substr(0, node.id.rfind('#')) : node.id;
 }

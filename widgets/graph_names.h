@@ -17,8 +17,10 @@ namespace nf {
 
 // An operator that a fused kernel computes once more instead of reading it: "d(L)/d(Y)#2".
 bool isAgain(const protocol::GraphPage& graph, const protocol::GraphNode& node);
-// As its box says it.
+// Without the number of one that is computed again.
 QString nodeName(const protocol::GraphPage& graph, const protocol::GraphNode& node);
+// With the derivatives that are equal and computed by it: "dW = dV".
+QString nodeTitle(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 // What it computes, the first time or again.
 std::string tensorOf(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 // What is of a tensor and no tensor of its own: a gradient with respect to it with its partial sums, and what an optimizer makes of it.

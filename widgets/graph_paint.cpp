@@ -351,7 +351,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     const double more = lineStep(metrics);
     const int room = static_cast<int>(inner.width());
     const QStringList lines =
-        nameLines(metrics, nodeName(m_graph, node), room, room, !both && metrics.height() + more <= inner.height() + 1,
+        nameLines(metrics, nodeTitle(m_graph, node), room, room, !both && metrics.height() + more <= inner.height() + 1,
                   [&](const QString& text, int width) { return metrics.elidedText(text, Qt::ElideMiddle, width); });
     const double top =
         both ? inner.top() + 1 : inner.center().y() - (metrics.height() + more * static_cast<double>(lines.size() - 1)) / 2;

@@ -511,8 +511,9 @@ std::vector<std::size_t> GraphView::found(const QString& text) const {
   if (text.isEmpty()) return {};
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
     int rank = kRanks;
-    const QString full = QString::fromStdString(m_graph.nodes[i].name);
-    for (const QString& name : spellings(full)) {
+    QStringList names = spellings(QString::fromStdString(m_graph.nodes[i].name));
+    for (const MergedOperator& m : m_graph.nodes[i].merged) names << spellings(QString::fromStdString(m.name));
+    for (const QString& name : names) {
       if (name == text) rank = 0;
       else if (name.compare(text, Qt::CaseInsensitive) == 0) rank = std::min(rank, 1);
       else if (name.startsWith(text, Qt::CaseInsensitive)) rank = std::min(rank, 2);
@@ -667,15 +668,20 @@ bool GraphView::event(QEvent* event) {
       QToolTip::hideText();
     } else {
       const GraphNode& n = m_graph.nodes[static_cast<std::size_t>(i)];
+      QStringList equal;
+      for (const MergedOperator& m : n.merged)
+        if (m.name != n.id) equal << shortName(m.name);
       QToolTip::showText(
           help->globalPos(),
-          QStringLiteral("%1  %2 [%3]\n%4\n%5%6%7%8")
+          QStringLiteral("%1  %2 [%3]\n%4\n%5%6%7%8%9")
               .arg(nodeName(m_graph, n), QString::fromStdString(n.dtype), shapeText(n.shape),
                    QString::fromStdString(n.statement.empty() ? n.text : n.statement), bytesText(static_cast<double>(n.bytes)),
                    n.flops > 0 ? QStringLiteral(" · ") + flopsText(static_cast<double>(n.flops)) : QString(),
                    timeOf(static_cast<std::size_t>(i)).isEmpty() ? QString()
                                                                  : QLatin1Char('\n') + timeOf(static_cast<std::size_t>(i)),
-                   n.outsideStep ? tr("\nOutside the step: only a show or an eval needs it.") : QString()));
+                   n.outsideStep ? tr("\nOutside the step: only a show or an eval needs it.") : QString(),
+                   equal.isEmpty() ? QString()
+                                   : tr("\nComputes what is equal to it, too: %1").arg(equal.join(QStringLiteral(", ")))));
     }
     return true;
   }

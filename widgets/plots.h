@@ -135,6 +135,9 @@ class LatencyPlot : public Plot {
   void setAxis(TrainingAxis axis);
   // A recorded step of another system; 0: none.
   void setPeer(const QString& name, double milliseconds);
+  // What the steps of a run that is over are said to take, ms, in place of where the line ends; until the next step.
+  void setFigure(double milliseconds);
+  double figure() const;  // that stands at the end of the line; 0: there is no line
   int steps() const { return static_cast<int>(m_steps.size()); }
   int swaps() const { return static_cast<int>(m_swaps.size()); }
   std::optional<protocol::AgainstPeer> againstPeer() const;  // by the line that is drawn; nothing without a peer or a step
@@ -156,7 +159,7 @@ class LatencyPlot : public Plot {
   bool m_compact;
   TrainingAxis m_axis = TrainingAxis::Steps;
   QString m_peer;
-  double m_peerMs = 0;
+  double m_peerMs = 0, m_figureMs = 0;
   std::vector<protocol::StepEvent> m_steps;
   std::vector<protocol::KernelSwapEvent> m_swaps;
 };

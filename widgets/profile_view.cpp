@@ -97,9 +97,10 @@ void ProfileModel::setStep(const std::string& device, bool edited) {
   if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
 
-bool ProfileModel::isNow(int row) const {
-  return !ofOtherDevice() && !m_edited &&
-         (!m_kernels || m_kernels->contains(m_profile.kernels[static_cast<std::size_t>(row)].subgraph));
+bool ProfileModel::isNow(int row) const { return isNow(m_profile.kernels[static_cast<std::size_t>(row)].subgraph); }
+
+bool ProfileModel::isNow(const std::string& subgraph) const {
+  return !ofOtherDevice() && !m_edited && (!m_kernels || m_kernels->contains(subgraph));
 }
 
 QString ProfileModel::whyNotNow() const {
@@ -259,6 +260,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   // No taller than the kernels alone would be.
   m_stack->setMinimumHeight(78);
   connect(m_pages, &QComboBox::currentIndexChanged, this, [this](int page) { showPage(static_cast<Page>(page)); });
+  m_timeline->setNow([this](const protocol::TimelineSite& site) { return m_model->isNow(site.subgraph); });
   connect(m_timeline, &TimelineView::chosenByHand, this, [this](int row) { chooseLaunch(row, false); });
   layout->addWidget(line());
   auto* foot = new QHBoxLayout;
@@ -400,12 +402,14 @@ void ProfileView::choose(const std::string& subgraph) {
 
 void ProfileView::setKernels(std::optional<std::set<std::string>> subgraphs) {
   m_model->setKernels(std::move(subgraphs));
+  m_timeline->update();
   showAge();
   showSentence();
 }
 
 void ProfileView::setStep(const std::string& device, bool edited) {
   m_model->setStep(device, edited);
+  m_timeline->update();
   showAge();
   showSentence();
 }
@@ -415,11 +419,11 @@ void ProfileView::showAge() {
   if (!m_taken) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
   const QString why = m_model->whyNotNow();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - *m_taken).count();
-  m_header->setDetail(tr("%1, median of %2, %3")
-                          .arg(p.training ? tr("in the steps that train") : tr("of a profiled step"),
-                               counted(p.runs, tr("step"), tr("steps")),
-                               seconds < 2 ? tr("just now") : tr("%1 ago").arg(agoText(seconds))) +
-                      (why.isEmpty() ? QString() : QStringLiteral(", ") + why));
+  const QString of =
+      tr("median of %1, %2")
+          .arg(counted(p.runs, tr("step"), tr("steps")), seconds < 2 ? tr("just now") : tr("%1 ago").arg(agoText(seconds)));
+  const QString where = !why.isEmpty() ? why : p.training ? tr("in the steps that train") : tr("of a profiled step");
+  m_header->setDetail(where + QStringLiteral(", ") + of);
 }
 
 void ProfileView::showSentence() {

@@ -44,6 +44,7 @@ class ProfileModel : public QAbstractTableModel {
   // The device in use, empty: not known, and whether the text that the step is of has changed since.
   void setStep(const std::string& device, bool edited);
   bool isNow(int row) const;
+  bool isNow(const std::string& subgraph) const;
   QString whyNotNow() const;       // "of an earlier text", of the profile; empty: it is of the step as it is now
   QString limitOf(int row) const;  // a sentence: what limits the kernel, and by how much
   PlotTable table() const;

@@ -292,7 +292,7 @@ QColor TimelineView::colorOf(int row) const {
     case ActivityKind::Kernel: break;
   }
   const auto* site = m_model->siteOf(row);
-  if (!site) return c.muted;
+  if (!site || (m_now && !m_now(*site))) return mixed(c.page, c.muted, a.kind == ActivityKind::Launch ? 0.45 : 1);
   QColor color = c.forward;
   switch (site->phase) {
     case protocol::Phase::Forward: color = c.forward; break;

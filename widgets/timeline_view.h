@@ -43,6 +43,9 @@ class TimelineView : public QWidget {
   TimelineView(const Theme* theme, TimelineModel* model, QWidget* parent = nullptr);
   // Which launches are selected, by what they came from; asked at every paint.
   void setSelected(std::function<bool(const protocol::TimelineSite&)> selected) { m_selected = std::move(selected); }
+  // Which launches are of the step as it is now, the others are grey; asked at every paint.
+  void setNow(std::function<bool(const protocol::TimelineSite&)> now) { m_now = std::move(now); }
+  QColor colorOf(int row) const;
   int chosen() const { return m_chosen; }  // row of the model; -1: none
   void choose(int row);                    // by a person: chosenByHand() follows
   void showAll();
@@ -78,12 +81,11 @@ class TimelineView : public QWidget {
   double xOf(double ns) const;
   double nsAt(double x) const;
   QRectF area() const;
-  QColor colorOf(int row) const;
   void paintAxis(QPainter& p) const;
 
   const Theme* m_theme;
   TimelineModel* m_model;
-  std::function<bool(const protocol::TimelineSite&)> m_selected;
+  std::function<bool(const protocol::TimelineSite&)> m_selected, m_now;
   std::vector<int> m_band;                   // of each row: lanes one below the other, each as deep as it nests
   std::vector<std::vector<int>> m_rows;      // of each band, by begin
   std::vector<std::pair<int, int>> m_lanes;  // first band and how many, by lane

@@ -515,6 +515,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   if (done.median_step_ms_last_tenth > 0 && done.last_tenth_steps >= kFewestOfTenth) {
     showStep({done.median_step_ms_last_tenth, done.last_tenth_low_ms, done.last_tenth_high_ms, done.last_tenth_steps},
              tr("median step, last tenth"));
+    m_plot->setFigure(done.median_step_ms_last_tenth);
     if (done.median_step_ms_first_tenth > 0)
       m_interval->setText(m_interval->text() + QLatin1Char('\n') +
                           tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000)));

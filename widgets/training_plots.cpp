@@ -7,6 +7,7 @@
 #include <map>
 #include <ranges>
 #include <set>
+#include <utility>
 
 #include "widgets/basic.h"
 #include "widgets/eval_values.h"
@@ -154,11 +155,19 @@ void LatencyPlot::clear() { setSteps({}, {}); }
 
 void LatencyPlot::setSteps(std::vector<StepEvent> steps, std::vector<KernelSwapEvent> swaps) {
   m_steps = std::move(steps), m_swaps = std::move(swaps);
+  m_figureMs = 0;
   requestRedraw();
 }
 
+void LatencyPlot::setFigure(double milliseconds) {
+  if (std::exchange(m_figureMs, milliseconds) != milliseconds) requestRedraw();
+}
+
+double LatencyPlot::figure() const { return m_figureMs > 0 ? m_figureMs : now().value_or(0); }
+
 void LatencyPlot::addStep(const StepEvent& step) {
   m_steps.push_back(step);
+  m_figureMs = 0;
   requestRedraw();
 }
 
@@ -266,7 +275,8 @@ void LatencyPlot::redraw() {
   dot->setData({last}, {medians.back()});
   dot->setLineStyle(QCPGraph::lsNone);
   dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, c.accent, 7));
-  addLabel({shortMilliseconds(medians.back()),
+  const double figure = m_figureMs > 0 ? m_figureMs : medians.back();
+  addLabel({shortMilliseconds(figure),
             last,
             medians.back(),
             {Side::Right, Side::AboveRight, Side::Above},

@@ -587,10 +587,14 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   run.source = loaded.notebook.sources.at(loaded.notebook.notebook);
   run.sets = *sets;
   const auto& trains = loaded.notebook.trains;
-  const auto& outputs = loaded.notebook.program.outputs;
-  const bool shows = std::any_of(outputs.begin(), outputs.end(), [](const Output& o) { return o.role == OutputRole::Show; });
-  std::string program = shows ? "what the cells show" : "every named tensor: the notebook neither trains nor shows anything";
-  run.tensors = {shows ? "shown" : "all"};
+  std::string program;
+  using Asked = std::pair<OutputRole, const char*>;
+  for (const auto& [role, words] :
+       {Asked(OutputRole::Show, "what the cells show"), Asked(OutputRole::Eval, "evaluations"), Asked(OutputRole::Loss, "losses")})
+    if (std::ranges::any_of(loaded.notebook.program.outputs, [r = role](const Output& o) { return o.role == r; }))
+      program += (program.empty() ? "" : ", ") + std::string(words);
+  if (program.empty()) program = "what nothing reads: the notebook neither trains nor shows anything";
+  run.tensors = {"outputs"};
   if (options.which > std::max<std::size_t>(trains.size(), 1))
     return reportCommand({"usage", "There is no `train` statement " + std::to_string(options.which) + ".", {}, {}},
                          trains.empty() ? Span{} : trains.back().span, loaded, options.json, kExitUsage);

@@ -392,8 +392,8 @@ int commandLine(int argc, char** argv, bool json) {
   });
 
   nf::ProfileOptions profile;
-  CLI::App* profileCommand =
-      app.add_subcommand("profile", "Wall time of every kernel of a training step; where nothing trains, of what cells show");
+  CLI::App* profileCommand = app.add_subcommand(
+      "profile", "Wall time of every kernel of a training step; where nothing trains, of what its cells ask for");
   addFile(profileCommand, profile);
   addDevice(profileCommand, profile.device);
   profileCommand->add_option("--which", profile.which, "number of the `train` statement, from 1")

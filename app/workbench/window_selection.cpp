@@ -25,6 +25,14 @@
 
 namespace nf {
 
+namespace {
+// A derivative that is computed by the node of another one, which is equal.
+bool isMergedInto(const protocol::GraphNode& node, const std::string& derivative) {
+  return node.id != derivative && derivative.starts_with("d(") &&
+         std::ranges::any_of(node.merged, [&](const protocol::MergedOperator& m) { return m.name == derivative; });
+}
+}  // namespace
+
 // A tensor of the notebook; a derivative on the way to one that it asks for has the shape of what it is with respect to. A partial sum,
 // "d(L)/d(Y)#1", is none.
 std::optional<protocol::TensorInfo> MainWindow::tensorNamed(const std::string& name) const {
@@ -53,20 +61,23 @@ void MainWindow::chooseTensor(const QString& name) {
   inspect(name);
 }
 
-// A derivative is the partial sums that it is made of, "d(L)/d(T)#1", too; itself last.
+// A derivative is the partial sums that it is made of, "d(L)/d(T)#1", too, and the node that equal ones were merged into; itself last.
 std::vector<std::string> MainWindow::withParts(const std::vector<std::string>& tensors) const {
   if (tensors.empty()) return tensors;
   const std::string& whole = tensors.back();
   const std::string stem = whole + '#';
   const auto t = tensorNamed(whole);
-  if (!t || !t->derivative || std::any_of(tensors.begin(), tensors.end() - 1, [&](const auto& n) { return !n.starts_with(stem); }))
-    return tensors;
+  if (!t || !t->derivative) return tensors;
+  const bool alone = std::all_of(tensors.begin(), tensors.end() - 1, [&](const auto& n) { return n.starts_with(stem); });
   std::set<std::string> parts;
   for (const protocol::GraphPage* graph : {&m_explain->graph()->graph(), m_explain->graph()->plan()})
     if (graph && graph->revision == m_tab->workspace->analysis().revision)
       for (const auto& node : graph->nodes)
-        if (node.id.starts_with(stem)) parts.insert(node.id);
+        if ((alone && node.id.starts_with(stem)) || isMergedInto(node, whole)) parts.insert(node.id);
+  for (const std::string& known : tensors) parts.erase(known);
+  if (alone) parts.insert(tensors.begin(), tensors.end() - 1);
   std::vector<std::string> all(parts.begin(), parts.end());
+  if (!alone) all.insert(all.end(), tensors.begin(), tensors.end() - 1);
   all.push_back(whole);
   return all;
 }
@@ -87,15 +98,28 @@ protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) 
       if (!holds && std::find(places.begin(), places.end(), o) == places.end()) places.push_back(o);
     }
   };
-  const auto* plan = m_explain->graph()->plan();
+  std::vector<const protocol::GraphPage*> graphs{&m_explain->graph()->graph(), m_explain->graph()->plan()};
+  std::erase_if(graphs, [&](const auto* graph) { return !graph || graph->revision != m_tab->workspace->analysis().revision; });
+  // The node that another one of these was merged into stands for that one.
+  const auto standsIn = [&](const std::string& tensor) {
+    return std::ranges::any_of(graphs, [&](const auto* graph) {
+      return std::ranges::any_of(graph->nodes, [&](const auto& node) {
+        return node.id == tensor && std::ranges::any_of(tensors, [&](const auto& other) { return isMergedInto(node, other); });
+      });
+    });
+  };
   for (const std::string& tensor : tensors) {
     const auto* t = m_tab->workspace->tensor(tensor);
-    // The node of two statements that compute one thing comes from both.
+    if (tensors.size() > 1 && standsIn(tensor)) continue;
+    // The node of two statements that compute one thing comes from both, each of two equal gradients from its own.
     const bool written = t && !t->derivative && !t->origins.empty();
-    for (const protocol::GraphPage* graph : {&m_explain->graph()->graph(), plan})
-      if (!written && graph && graph->revision == m_tab->workspace->analysis().revision)
-        for (const auto& node : graph->nodes)
-          if (node.id == tensor) add(node.origins);
+    for (const protocol::GraphPage* graph : graphs)
+      if (!written)
+        for (const auto& node : graph->nodes) {
+          if (node.merged.empty() && node.id == tensor) add(node.origins);
+          for (const protocol::MergedOperator& m : node.merged)
+            if (m.name == tensor) add(m.origins);
+        }
     if (t) {
       if (t->derivative || written || places.empty()) add(t->origins);
       for (const std::uint32_t reader : t->readers) add({reader});
@@ -373,8 +397,13 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
         !ofUpdate)
       continue;
     ids.push_back(node.id);
-    if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(node.id))); token && t && t->derivative)
-      gradients.insert(t->name);
+    const auto leadTo = [&](const std::string& made) {
+      if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(made))); token && t && t->derivative)
+        gradients.insert(t->name);
+    };
+    if (node.merged.empty()) leadTo(node.id);
+    for (const protocol::MergedOperator& m : node.merged)
+      if (related(m.origins)) leadTo(m.name);
     if (ids.size() > kMostNodes) continue;
     leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(shortName(node.name)),
                      QString::fromLatin1(phases[static_cast<std::size_t>(node.phase)]),

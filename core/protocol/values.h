@@ -271,6 +271,13 @@ constexpr auto enumNames(Phase) { return std::array{"forward", "backward", "opti
 enum class NodeKind : std::uint8_t { Operator, Input, Param, Const, State };
 constexpr auto enumNames(NodeKind) { return std::array{"operator", "input", "param", "const", "state"}; }
 
+// An operator of the differentiated program, by the name of what it makes, with what it came from.
+struct MergedOperator {
+  std::string name;
+  Origins origins;
+  NF_FIELDS(MergedOperator, name, origins);
+};
+
 struct GraphNode {
   std::string id;    // stable from stage to stage and page to page: the written tensor's name
   std::string name;  // shown
@@ -286,8 +293,9 @@ struct GraphNode {
   bool changed = false;
   bool outsideStep = false;  // only a `show` or an `eval` needs it: no part of what trains, and of what is decided
   Origins origins;
+  std::vector<MergedOperator> merged;  // equal ones that are this node since: the one that has its name, and the others; else empty
   NF_FIELDS(GraphNode, id, name, kind, phase, text, statement, category, dtype, shape, bytes, flops, added, changed, outsideStep,
-            origins);
+            origins, merged);
 };
 
 struct GraphEdge {

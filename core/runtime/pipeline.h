@@ -10,6 +10,7 @@
 #include "core/ir/program.h"
 #include "core/schedule/schedule.h"
 #include "core/support/result.h"
+#include "core/transform/merge_equal_operators.h"
 
 // The one chain of passes between the source program and the fused one. Command line, executor and engine all run this.
 namespace nf {
@@ -27,6 +28,7 @@ struct StageOptions {
 struct Stages {
   std::shared_ptr<const Program> source, differentiated, transformed, partitioned, fused;
   std::vector<GradientTerm> terms;  // operator ids of `differentiated`
+  MergedNames merged;               // on the way from `differentiated` to `transformed`
   std::vector<FusionDecision> decisions;
   Diagnostics diagnostics;  // of differentiation; with errors the chain ends there
   std::vector<std::pair<Stage, double>> milliseconds;

@@ -133,6 +133,12 @@ Result<Program> RunJob::wantedProgram() {
   };
   for (const std::string& name : m_options.tensors) {
     const bool all = name == "all";
+    if (name == "outputs") {
+      Program asked = notebookProgram(m_notebook);
+      tellShownApart(m_notebook, asked);
+      for (const Output& o : asked.outputs) want(o.name);
+      continue;
+    }
     if (!all && name != "shown") {
       want(name);
       continue;

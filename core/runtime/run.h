@@ -34,7 +34,8 @@ struct RunOptions {
   std::map<std::string, std::string> sets;
   std::optional<std::uint64_t> seed;
   std::vector<std::string>
-      tensors;          // to be computed: names, `d(L)/d(W)`; "shown": what cells show; "all": every named and every shown one
+      tensors;          // to be computed: names, `d(L)/d(W)`; "shown": what cells show; "all": every named and every shown one;
+                        // "outputs": of notebookProgram(), what fusion is decided for where nothing trains
   std::string weights;  // safetensors (a checkpoint too) or npz, by name, in place of initial values
   std::map<std::string, std::string> renamed;  // parameters of `weights`: by the name there, the one here
   // The same from memory: what has no tensor of its type and shape here is passed over.

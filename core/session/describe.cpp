@@ -522,6 +522,24 @@ protocol::GraphPage describeGraph(const StagePrograms& programs, const StageProg
   return page;
 }
 
+void describeMerged(protocol::GraphPage& page, const MergedNames& merged, const Program& differentiated, const OriginSpans& spans) {
+  if (merged.empty()) return;
+  std::map<std::string, std::vector<std::string>> by;  // names that are gone, by the one that is kept
+  for (const auto& [gone, kept] : merged) by[kept].push_back(gone);
+  const std::vector<OperatorId> made = producers(differentiated);
+  for (protocol::GraphNode& node : page.nodes) {
+    const auto found = by.find(node.id);
+    if (found == by.end()) continue;
+    std::vector<std::string>& names = found->second;
+    std::sort(names.begin(), names.end());
+    names.insert(names.begin(), node.id);
+    for (const std::string& name : names)
+      if (const TensorId t = differentiated.tensorNamed(name); t.valid() && made[t.value].valid())
+        node.merged.push_back({name, spans.of(differentiated, differentiated[made[t.value]].origin)});
+    if (node.merged.size() < 2) node.merged.clear();
+  }
+}
+
 namespace {
 
 // Is the term's operator one of these, or does it stand in the body of one?

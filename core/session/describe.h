@@ -24,6 +24,9 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
 protocol::GraphPage describeGraph(const StagePrograms& programs, const StagePrograms& before, const OriginSpans& spans,
                                   std::int64_t offset, std::int64_t limit);
 
+// Tells the nodes of a page, of a stage after differentiation, from which equal operators of `differentiated` each of them was made.
+void describeMerged(protocol::GraphPage& page, const MergedNames& merged, const Program& differentiated, const OriginSpans& spans);
+
 // A tensor's operator. For a derivative: the operators that make it, the terms among `terms` that flow into it, and what of the operators
 // before it `source`, the notebook's program, does not have.
 std::optional<protocol::Expression> describeExpression(const Program& program, TensorId tensor,

@@ -482,6 +482,11 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
                        render((*whole)->diagnostics, revision->sound().sources)});
     page = describeGraph(programs, *stage == Stage::Source ? StagePrograms{} : at(static_cast<Stage>(static_cast<int>(*stage) - 1)),
                          revision->spans(), m.offset, m.limit);
+    if (*stage > Stage::Differentiated) {
+      MergedNames merged = (*decided)->merged;
+      merged.insert((*whole)->merged.begin(), (*whole)->merged.end());
+      describeMerged(page, merged, *(*whole)->differentiated, revision->spans());
+    }
     if (m.offset == 0) {
       std::int64_t before = 0, apart = 0;  // apart: operators as partition has them, each once
       for (const Stage s : {Stage::Source, Stage::Differentiated, Stage::Transformed, Stage::Partitioned, Stage::Fused}) {

@@ -65,7 +65,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     m_outbox.send(state);
     RunOptions options;
     options.source = notebook.sources.at(notebook.notebook);
-    options.tensors = {"all"};
+    options.tensors = {"outputs"};
     options.training = !notebook.trains.empty();
     if (options.training) options.trainStep = 0;
     if (notebook.program.operators.empty()) {

@@ -66,9 +66,6 @@ void joinOrigins(Program& program, Operator& kept, const Operator& gone) {
     if (kept.scatter[i].isData()) joinNodes(kept.scatter[i].data, gone.scatter[i].data);
 }
 
-// By what was a tensor's name: that of the one that is kept.
-using Names = std::unordered_map<std::string, std::string>;
-
 std::vector<TensorId> themselves(const Program& program) {
   std::vector<TensorId> tensors;
   for (std::size_t t = 0; t < program.tensors.size(); ++t) tensors.emplace_back(t);
@@ -76,7 +73,7 @@ std::vector<TensorId> themselves(const Program& program) {
 }
 
 // `replaced`: by tensor, the one that stands for it; what is merged is added.
-Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, Names& names, std::size_t depth) {
+Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, MergedNames& names, std::size_t depth) {
   if (depth > kDeepestLoop) return Error{"transform", "loops are nested deeper than 64", {}, {}};
   const auto now = [&](TensorId& t) {
     if (t.valid()) t = replaced[t.value];
@@ -135,16 +132,17 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, Names& nam
 
 }  // namespace
 
-Result<Program> mergeEqualOperators(const Program& program) {
+Result<Program> mergeEqualOperators(const Program& program, MergedNames* asked) {
   Program result = program;
   std::vector<TensorId> replaced = themselves(result);
-  Names names;
+  MergedNames names;
   NF_TRY([[maybe_unused]] const Unit merged, merge(result, replaced, names, 0));
   // A hint goes on to mean the operator that computes what it names.
   for (Hint& hint : result.hints)
     for (std::string& tensor : hint.tensors)
       if (const auto kept = names.find(tensor); kept != names.end()) tensor = kept->second;
   dropUnusedTensors(result, 0);
+  if (asked) *asked = std::move(names);
   return result;
 }
 

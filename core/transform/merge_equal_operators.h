@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <string>
+#include <unordered_map>
+
 #include "core/ir/program.h"
 #include "core/support/result.h"
 
@@ -8,6 +11,8 @@ namespace nf {
 // Common subexpressions: of operators that compute the same values from the same tensors into the same type the first is kept, with
 // the origins of all of them, part by part, and hints that name another mean it. Loops are compared by what happens inside them only, each for itself.
 //   before: M = max[k] X[i,k]; N = max[q] X[i,q]; Y = M + N      after: M = max[k] X[i,k]; Y = M + M
-Result<Program> mergeEqualOperators(const Program& program);
+// `merged`, where it is asked for: by the name of a tensor that is gone that of the one in its place.
+using MergedNames = std::unordered_map<std::string, std::string>;
+Result<Program> mergeEqualOperators(const Program& program, MergedNames* merged = nullptr);
 
 }  // namespace nf

@@ -56,6 +56,25 @@ TEST(Timeline, OfAStepThatIsPreparedForIt) {
   checkTimeline(engine.ask<Profile>(ProfileRequest{1, 3}), analysis, text);
 }
 
+// Of a notebook that does not train: the kernels of the plan that is shown, not those of a program that keeps every tensor.
+TEST(Timeline, OfTheKernelsThatAreDecidedForWhereNothingTrains) {
+  for (const char* text :
+       {"input X[4, 9] = normal(0, 1)\nparam F[3, 9] = normal(0, 1)\nP[i, j] = tanh(X[i, j]) * X[i, j]\n"
+        "Y[i, k] = sum[j] P[i, j] * F[k, j]\nloss L = mean[i, k] Y[i, k]^2\nshow d(L)/d(F), d(L)/d(X)\n",
+        "input X[4, 9] = normal(0, 1)\nY[i, j] = X[i, j] * 2\nZ[i, j] = Y[i, j] + 1\neval m = mean[i, j] Z[i, j]\n",
+        "input X[4, 9] = normal(0, 1)\nY[i, j] = X[i, j] * 2\nZ[i, j] = exp(Y[i, j] + 1)\n"}) {
+    SCOPED_TRACE(text);
+    const fakes::Folder folder;
+    EngineProcess engine(folder.path("."));
+    engine.document(text);
+    std::set<std::string> decided, profiled;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) decided.insert(s.id);
+    for (const KernelTimeInfo& k : engine.ask<Profile>(ProfileRequest{1, 3}).kernels) profiled.insert(k.subgraph);
+    EXPECT_FALSE(decided.empty());
+    EXPECT_EQ(profiled, decided);
+  }
+}
+
 RequestId trainFirstStep(EngineProcess& engine) {
   const RequestId id = engine.newId();
   TrainRequest train;

@@ -360,7 +360,7 @@ TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
   ASSERT_NE(gone, now.end());
   gone->id = "dd04";
   view.setSubgraphs(now, 2);
-  EXPECT_TRUE(profile->age().endsWith(", of an earlier plan")) << profile->age().toStdString();
+  EXPECT_TRUE(profile->age().startsWith("of an earlier plan, ")) << profile->age().toStdString();
   const auto isNow = [&](int row) { return profile->model()->index(row, 0).data(ProfileModel::kNowRole).toBool(); };
   EXPECT_FALSE(isNow(0));
   EXPECT_TRUE(isNow(1));
@@ -375,12 +375,12 @@ TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
   EXPECT_FALSE(profile->age().contains("earlier")) << profile->age().toStdString();
   // The same kernels, pinned to other schedules, or on another device.
   view.setStep("cpu", true);
-  EXPECT_TRUE(profile->age().endsWith(", of an earlier text")) << profile->age().toStdString();
+  EXPECT_TRUE(profile->age().startsWith("of an earlier text, ")) << profile->age().toStdString();
   EXPECT_FALSE(isNow(1));
   view.setStep("cpu", false);
   EXPECT_TRUE(isNow(1));
   view.setStep("reference", false);
-  EXPECT_TRUE(profile->age().endsWith(", on cpu, which is not in use")) << profile->age().toStdString();
+  EXPECT_TRUE(profile->age().startsWith("on cpu, which is not in use, ")) << profile->age().toStdString();
   EXPECT_FALSE(isNow(1));
   view.setStep("cpu", false);
   // And the curves of a run of another text.

@@ -46,6 +46,23 @@ TEST_F(Widgets, ASearchInTheGraphFindsTheNodeOfThatNameFirst) {
   }
   QTest::keyClicks(view.finder(), "hatever");
   EXPECT_EQ(view.foundText(), "nothing");
+  // Escape leaves it at what was found; the keys are the graph's then.
+  view.finder()->clear();
+  QTest::keyClicks(view.finder(), "dW");
+  view.finder()->setFocus();
+  QTest::keyClick(view.finder(), Qt::Key_Escape);
+  EXPECT_EQ(view.finder()->text(), "");
+  EXPECT_EQ(view.focusWidget(), view.graph());
+  EXPECT_EQ(view.graph()->chosen(), "d(L)/d(W)");
+  // By the name of a gradient that is equal to another one, which computes it.
+  auto merged = capsule::graph(2, "fused");
+  for (auto& node : merged.nodes)
+    if (node.id == "d(L)/d(W)") node.merged = {{node.id, {}}, {"d(L)/d(Twin)", {}}};
+  view.setGraph(merged);
+  QTest::keyClicks(view.finder(), "dTwin");
+  EXPECT_EQ(view.graph()->chosen(), "d(L)/d(W)");
+  EXPECT_EQ(nodeTitle(merged, *std::ranges::find_if(merged.nodes, [](const auto& n) { return n.id == "d(L)/d(W)"; })),
+            "dW = dTwin");
   view.reset();  // another notebook
   EXPECT_EQ(view.finder()->text(), "");
   EXPECT_EQ(view.foundText(), "");

@@ -268,6 +268,29 @@ TEST_F(TimelinePage, WhyTheDeviceGivesNoTimesOfItsOwnIsSaid) {
   EXPECT_TRUE(view.profile()->sentence().contains("administrator"));
 }
 
+// As the rows of its kernels are.
+TEST_F(TimelinePage, LaunchesOfAnEarlierStepAreGrey) {
+  auto now = capsule::subgraphs();
+  std::erase_if(now, [](const SubgraphInfo& s) { return s.id == "bb02"; });
+  const auto colours = [&](bool grey) {
+    std::set<std::string> subgraphs;
+    const TimelineModel* launches = view.profile()->launches();
+    for (int row = 0; row < launches->rowCount(); ++row)
+      if (const auto* site = launches->siteOf(row);
+          site && launches->timeline().activities[static_cast<std::size_t>(row)].kind == ActivityKind::Kernel &&
+          (view.profile()->timeline()->colorOf(row) == theme.colors().muted) == grey)
+        subgraphs.insert(site->subgraph);
+    return subgraphs;
+  };
+  view.setSubgraphs(capsule::subgraphs());
+  EXPECT_EQ(colours(true), std::set<std::string>());
+  view.setSubgraphs(now);
+  EXPECT_EQ(colours(true), std::set<std::string>{"bb02"});
+  EXPECT_TRUE(colours(false).contains("cc03"));
+  view.setStep("cpu", true);
+  EXPECT_EQ(colours(false), std::set<std::string>()) << "of another text";
+}
+
 TEST_F(TimelinePage, WhatIsShownIsSaved) {
   QTemporaryDir folder;
   view.profile()->showPage(ProfileView::kLaunches);

@@ -156,6 +156,7 @@ TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
   strip.setDone(done);
   EXPECT_TRUE(strip.figures().contains("1.49 ms\nmedian step, last tenth\n[1.42, 1.60] ms  n = 88"))
       << strip.figures().toStdString();
+  EXPECT_EQ(strip.plot()->figure(), done.median_step_ms_last_tenth) << "one figure of one run";
   // Figure and interval are in one unit, that of the largest.
   done.median_step_ms_last_tenth = 0.000381, done.last_tenth_low_ms = 0.00038, done.last_tenth_high_ms = 0.00139;
   strip.setDone(done);

@@ -206,6 +206,61 @@ TEST_F(Placed, ThePlacesOfAFunctionAreWhatItsCallsMake) {
   EXPECT_EQ(selection().tensors(), std::vector<std::string>{"T"});
 }
 
+// One node computes both: each gradient leads to it and has the places of its own statement alone.
+TEST_F(Placed, OfTwoEqualGradientsEachLeadsToWhatComputesThem) {
+  for (const std::string shown : {"", "show d(L)/d(W), d(L)/d(V)\n"}) {
+    const std::string text =
+        "# %%\ninput X[40, 40] = normal(0, 1)\nparam W[40, 40] = normal(0, 0.1)\nparam V[40, 40] = normal(0, 0.1)\n"
+        "P[i, j] = sum[k] X[i, k] * W[k, j]\n# %%\nQ[i, j] = sum[k] X[i, k] * V[k, j]\n"
+        "loss L = mean[i, j] (P[i, j] + Q[i, j] - 1)^2\n" +
+        shown + "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 20 }\n";
+    openWith(text);
+    window->showPage(MainWindow::Page::Explain);
+    const auto merged = [&]() -> const protocol::GraphNode* {
+      for (const auto& node : window->explain()->graph()->graph().nodes)
+        if (node.merged.size() == 2 && node.merged[0].name.starts_with("d(L)/d(W)")) return &node;
+      return nullptr;
+    };
+    ASSERT_TRUE(wait([&] { return merged() != nullptr; }));
+    const std::string node = merged()->id, other = node == "d(L)/d(W)" ? "d(L)/d(V)" : "d(L)/d(W)";
+    EXPECT_EQ(merged()->merged[1].name, other);
+    window->showPage(MainWindow::Page::Author);
+    const auto leadsTo = [&](const std::string& target) {
+      return wait([&] {
+        const auto* lead = window->inspector()->findChild<QToolButton*>(QString::fromStdString(target));
+        return lead && lead->isVisible();
+      });
+    };
+    const auto words = [&] {
+      std::set<std::string> all;
+      for (const auto& span : selection().selectedSpans()) all.insert(text.substr(span.begin, span.end - span.begin));
+      return all;
+    };
+    for (const std::string& gradient : {node, other}) {
+      SCOPED_TRACE(gradient);
+      Q_EMIT window->outline()->tensorChosen(QString::fromStdString(gradient));
+      EXPECT_TRUE(leadsTo("node:" + node));
+      EXPECT_TRUE(selection().isCalled(node) && selection().isCalled(gradient));
+      const auto kernels = window->workspace().subgraphs().subgraphs;
+      const auto kernel = std::ranges::find_if(kernels, [&](const auto& s) { return std::ranges::count(s.operators, node) > 0; });
+      ASSERT_NE(kernel, kernels.end());
+      EXPECT_TRUE(leadsTo("kernel:" + kernel->id));
+      EXPECT_TRUE(wait([&] { return window->tune()->current() == kernel->id; }));
+      const bool ofW = gradient == "d(L)/d(W)";
+      EXPECT_TRUE(wait([&] { return words().contains(ofW ? "W[k, j]" : "V[k, j]"); })) << testing::PrintToString(words());
+      EXPECT_FALSE(words().contains(ofW ? "V[k, j]" : "W[k, j]")) << testing::PrintToString(words());
+    }
+    // And back: the place of an access leads to its gradient.
+    for (const bool ofW : {true, false}) {
+      const std::string access = ofW ? "W[k, j]" : "V[k, j]";
+      window->notebook()->scrollToByte(text.find(access) + 1, true);
+      EXPECT_TRUE(leadsTo(ofW ? "tensor:d(L)/d(W)" : "tensor:d(L)/d(V)")) << access;
+      EXPECT_TRUE(leadsTo("node:" + node)) << access;
+      EXPECT_FALSE(window->inspector()->findChild<QToolButton*>(ofW ? "tensor:d(L)/d(V)" : "tensor:d(L)/d(W)")) << access;
+    }
+  }
+}
+
 // All that it updates and keeps, in every view; the inspector has the last of it and leads to all of it.
 TEST_F(Placed, AnOptimizerIsWhatItUpdates) {
   for (const std::string optimizer : {"adam", "sgd"}) {
