@@ -46,6 +46,12 @@ QString significant(double value, int digits) {
   return QString::number(value, 'f', std::max(0, digits - 1 - exponent));
 }
 
+QString microsecondsOf(double us) {
+  const double size = std::abs(us);
+  if (us == 0) return QStringLiteral("0");
+  return size >= 1 ? QString::number(us, 'f', 2) : size >= 0.001 ? QString::number(us, 'f', 3) : significant(us, 2);
+}
+
 namespace {
 // A number and the ends of its interval are written by one reckoning, so that rounding puts none of them on the other side of another.
 struct Unit {

@@ -30,7 +30,7 @@ QString classWords(const std::string& fusionClass) {
 }
 
 QString plusMinus(double us) {
-  return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + QString::number(std::abs(us), 'f', 2);
+  return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + microsecondsOf(std::abs(us));
 }
 
 // A quantity in its unit: sizes of tensors in bytes, times, rates.

@@ -37,7 +37,7 @@ using namespace protocol;
 namespace {
 
 QString plusMinus(double us) {
-  return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + QString::number(std::abs(us), 'f', 2);
+  return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + microsecondsOf(std::abs(us));
 }
 
 // A decision is part of what is selected if one of its ends is. A place that has no name is part of the operator that holds it, and an

@@ -308,6 +308,7 @@ class RooflinePlot : public Plot {
   void setTrials(const std::vector<protocol::TrialInfo>& trials);
   // The trial of the playhead; none: the newest.
   void setCurrent(std::optional<std::uint64_t> number);
+  std::optional<std::uint64_t> trial() const { return m_trial; }
   PlotTable table() const override;
   std::vector<QPolygonF> slopeNames();  // where the names along the ceilings stand, in pixels of the plot
 

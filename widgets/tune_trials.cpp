@@ -332,6 +332,10 @@ QString changesText(const std::string& how) {
 
 void TuneView::showLineage() {
   const TrialInfo* at = shownTrial();
+  // Until one is chosen, too, all of the page is of the same trial.
+  const auto shown = m_trial || !at ? m_trial : std::optional(at->number);
+  m_generations->setCurrent(shown);
+  m_roofline->setCurrent(shown);
   // What was tried beside a pinned kernel is not on its way to it.
   m_roofline->setTrials(m_trial || !pinned() ? m_trialList : at ? std::vector<TrialInfo>{*at} : std::vector<TrialInfo>());
   m_lineageHeader->setVisible(at != nullptr);

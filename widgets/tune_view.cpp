@@ -61,7 +61,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const QRect inner(r.left() + 34, r.top() + 7, r.width() - 48, 18);
     const QString us = s.us                                ? microsecondsText(*s.us)
                        : s.state == SubgraphState::Waiting ? QStringLiteral("–")
-                                                           : QObject::tr("not measured");
+                                                           : QObject::tr("no trial");
     p->setFont(s.us ? m_theme->mono(13) : m_theme->ui(12));
     p->setPen(s.us ? c.text : c.muted);
     const int w = p->fontMetrics().horizontalAdvance(us);
@@ -80,8 +80,11 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const QString count =
         s.trials > 0 ? QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials")) : QString();
     const int room = second.width() - p->fontMetrics().horizontalAdvance(gain) - 6;
-    kind = p->fontMetrics().elidedText(kind, Qt::ElideRight, std::max(0, room - p->fontMetrics().horizontalAdvance(count)));
-    p->drawText(second.adjusted(0, 0, room - second.width(), 0), Qt::AlignVCenter, kind + count);
+    const int left = room - p->fontMetrics().horizontalAdvance(count);
+    // Where both have no room the kind stays: the number is in the tip.
+    const QString words = left > 24 ? p->fontMetrics().elidedText(kind, Qt::ElideRight, left) + count
+                                    : p->fontMetrics().elidedText(kind, Qt::ElideRight, std::max(0, room));
+    p->drawText(second.adjusted(0, 0, room - second.width(), 0), Qt::AlignVCenter, words);
     p->fillRect(QRect(inner.left(), r.bottom() - 9, inner.width(), 3), c.separator);
     p->fillRect(QRectF(inner.left(), r.bottom() - 9, inner.width() * std::clamp(s.budgetShare, 0.0, 1.0), 3),
                 s.state == SubgraphState::Searching ? c.accent : c.muted);

@@ -3,6 +3,7 @@
 #include <QRegularExpression>
 #include <QTimer>
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -431,7 +432,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (++kernels > kMostKernels) break;
     const QString id = QString::fromStdString(s.id);
     leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
-                     s.us ? microsecondsText(*s.us) : tr("not measured"), QStringLiteral("kernel:") + id});
+                     s.us ? microsecondsText(*s.us) : tr("no trial"), QStringLiteral("kernel:") + id});
     if (kernels > kMostWhole) continue;
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;
@@ -490,6 +491,20 @@ void MainWindow::refreshLeads() {
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
   for (Lead& lead : leadsOf({}, {decision->producerNode, decision->consumerNode}, false)) leads.push_back(std::move(lead));
   m_explain->card()->setLeads(leads);
+}
+
+// As the profile has them where it is of all these kernels, side by side in one step; else as the trial of each was timed.
+void MainWindow::showTimes() {
+  const Workspace& w = *m_tab->workspace;
+  std::vector<protocol::SubgraphInfo> kernels = w.subgraphs().subgraphs;
+  if (const auto& profile = w.profile();
+      profile && (w.deviceInUse().empty() || profile->device == w.deviceInUse()) && !w.profileIsEdited()) {
+    std::map<std::string, double> profiled;
+    for (const protocol::KernelTimeInfo& k : profile->kernels) profiled.emplace(k.subgraph, k.us);
+    if (std::ranges::all_of(kernels, [&](const auto& k) { return profiled.contains(k.id); }))
+      for (protocol::SubgraphInfo& k : kernels) k.us = profiled.at(k.id);
+  }
+  m_explain->setSubgraphs(kernels);
 }
 
 void MainWindow::train() {

@@ -253,7 +253,7 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab) return;
     m_tune->setSubgraphs(w->subgraphs().subgraphs, w->subgraphs().revision);
     if (w->engineState() == EngineLink::State::Ready && std::exchange(m_kernelLost, false)) m_tune->askKernelAgain();
-    m_explain->setSubgraphs(w->subgraphs().subgraphs);
+    showTimes();
     refreshLeads();
   });
   connect(w, &Workspace::trialsChanged, this, [this, tab, w](const std::string& id) {
@@ -269,7 +269,9 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab == m_tab) m_tune->addTrial(t);
   });
   connect(w, &Workspace::profileArrived, this, [this, tab, w](const protocol::Profile& p) {
-    if (tab == m_tab) m_tune->setProfile(p, w->profileTaken());
+    if (tab != m_tab) return;
+    m_tune->setProfile(p, w->profileTaken());
+    showTimes();
   });
   connect(w, &Workspace::sliceFailed, this, [this, tab](const QString& tensor, const QString& message) {
     if (tab == m_tab) m_inspector->values()->setUnavailable(tensor, message);

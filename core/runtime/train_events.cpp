@@ -163,7 +163,8 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
   e.generation = event.lineage.round;
   if (event.lineage.predictedSeconds > 0) e.predicted_us = event.lineage.predictedSeconds * 1e6;
   for (const std::string& parent : event.lineage.parents) e.parents.push_back({parent});
-  e.how = event.reason.empty() ? event.lineage.how : event.reason;
+  e.how = event.reason;
+  if (!event.lineage.how.empty()) e.how += (e.how.empty() ? "" : "; ") + event.lineage.how;
   return e;
 }
 

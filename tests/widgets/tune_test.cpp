@@ -149,7 +149,8 @@ TEST_F(Tuning, WithoutAChoiceTheKernelIsThatOfItsRow) {
   auto trials = capsule::trials(3);
   ASSERT_GE(trials.size(), 3u);
   for (std::size_t i = 0; i < trials.size(); ++i)
-    trials[i].number = i, trials[i].us = 30.0 - static_cast<double>(i), trials[i].status = TrialStatus::Ok;
+    trials[i].number = i, trials[i].us = 30.0 - static_cast<double>(i), trials[i].status = TrialStatus::Ok,
+    trials[i].generation = static_cast<std::int64_t>(i);
   ASSERT_EQ(subgraphs[0].id, "aa01");
   subgraphs[0].us = 29, subgraphs[0].trial = 1;
   view.setSubgraphs(subgraphs);
@@ -157,6 +158,10 @@ TEST_F(Tuning, WithoutAChoiceTheKernelIsThatOfItsRow) {
   view.setTrials("aa01", trials);
   EXPECT_EQ(wanted, 1u);
   EXPECT_TRUE(view.lineage().contains("c1<")) << view.lineage().toStdString();
+  const auto& strip = *view.generations();
+  ASSERT_GE(strip.current(), 0);
+  EXPECT_EQ(strip.generations()[static_cast<std::size_t>(strip.current())].number, trials[1].generation);
+  EXPECT_EQ(view.roofline()->trial(), 1u);
   subgraphs[0].us = 28, subgraphs[0].trial = 2;
   view.setSubgraphs(subgraphs);
   EXPECT_EQ(wanted, 2u);
