@@ -33,8 +33,9 @@ QString plusMinus(double us) {
   return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + microsecondsOf(std::abs(us));
 }
 
-// A quantity in its unit: sizes of tensors in bytes, times, rates.
+// A quantity in its unit: extents, times, rates.
 QString sizeText(double value, const std::string& unit) {
+  if (unit.empty()) return grouped(std::llround(value));
   if (unit == "s") return microsecondsText(value * 1e6);
   if (unit == "B" || unit == "B/s" || unit == "FLOP/s") return flopsText(value, QString::fromStdString(unit));
   return value >= 1000 && value == std::floor(value) ? grouped(static_cast<std::int64_t>(value)) : significant(value, 4);

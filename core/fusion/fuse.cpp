@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <unordered_map>
@@ -11,9 +13,16 @@
 
 #include "core/fusion/kernel_graph.h"
 #include "core/fusion/partition.h"
+#include "core/fusion/size_classes.h"
 #include "core/support/checked.h"
 
 namespace nf {
+
+double FusionFlip::rewardAt(double x) const {
+  double seconds = 0;
+  for (const Term& t : terms) seconds += t.seconds * std::pow(x / now, t.power);
+  return seconds;
+}
 
 std::string_view name(FusionState state) {
   switch (state) {
@@ -51,7 +60,7 @@ class Fuser {
  public:
   // repeats: how often a step runs the program, the trips of the loops around it.
   Fuser(const Program& program, const DeviceConstants& device, const FusionOptions& options, std::int64_t repeats, std::string loop)
-      : m_graph(program), m_device(device), m_options(options), m_repeats(repeats), m_loop(std::move(loop)) {
+      : m_graph(program), m_program(&program), m_device(device), m_options(options), m_repeats(repeats), m_loop(std::move(loop)) {
     for (std::size_t i = 0; i < program.tensors.size(); ++i) {
       const TensorId id(i);
       m_byName.emplace(program.tensors[i].name, id);
@@ -200,6 +209,7 @@ class Fuser {
     d.arithmetic.clear();
     d.recomputed.clear();
     std::vector<std::string> recomputed;
+    std::vector<KernelGraph::Work> work;
     for (const Move* m : {c.forward ? &*c.forward : nullptr, c.gradient ? &*c.gradient : nullptr}) {
       if (!m) continue;
       if (m->traffic)
@@ -207,6 +217,7 @@ class Fuser {
       d.dT += m->bytes;
       d.dC += m->operations;
       d.dK += m->kernels;
+      if (m->work) work.insert(work.end(), m->work->begin(), m->work->end());
       if (m->operations != 0) d.arithmetic.push_back({p[m->tensor].name, m->operations});
       if (m->operations < 0)
         for (const std::string& name : m->recomputed)
@@ -224,27 +235,111 @@ class Fuser {
     for (FusionTerm& term : d.traffic) term.amount *= times;
     for (FusionTerm& term : d.arithmetic) term.amount *= times;
     d.R = reward(d.dT, d.dC, d.dK, m_device);
-    d.flips = flips(d);
+    d.flips = flips(d, traffic, work);
   }
 
-  std::vector<FusionFlip> flips(const FusionDecision& d) const {
+  using Powers = std::map<SizeClasses::Class, int>;
+
+  // How R changes with each size that it depends on, and what that is called here.
+  void addSizes(std::vector<FusionFlip>& result, const FusionDecision& d, const std::map<TensorId, double>& traffic,
+                const std::vector<KernelGraph::Work>& work) const {
+    if (!m_sizes) m_sizes.emplace(*m_program);
+    const auto with = [](Powers& powers, const std::vector<SizeClasses::Class>& classes, int by) {
+      for (const auto c : classes) powers[c] += by;
+    };
+    const double times = static_cast<double>(m_repeats);
+    std::vector<std::pair<double, Powers>> parts;  // seconds
+    std::vector<TensorId> named;
+    for (const auto& [tensor, bytes] : traffic) {
+      parts.emplace_back(bytes * times / m_device.bandwidth, Powers());
+      with(parts.back().second, m_sizes->dimensionsOf(m_graph.originalOf(tensor)), 1);
+      named.push_back(m_graph.originalOf(tensor));
+    }
+    for (const KernelGraph::Work& w : work) {
+      parts.emplace_back(w.operations * times / m_device.flopRate, Powers());
+      with(parts.back().second, m_sizes->axesOf(w.of), 1);
+      if (w.reader.valid()) {
+        with(parts.back().second, m_sizes->axesOf(w.reader), 1);
+        with(parts.back().second, m_sizes->dimensionsOf(w.at), -1);
+      }
+    }
+    // By what is decided about first.
+    for (const std::string& name : {d.consumer, d.producer})
+      if (const auto found = m_byName.find(name); found != m_byName.end())
+        named.insert(named.begin(), m_graph.originalOf(found->second));
+    std::set<SizeClasses::Class> classes;
+    for (const auto& part : parts)
+      for (const auto& [c, power] : part.second)
+        if (power != 0) classes.insert(c);
+    for (const SizeClasses::Class c : classes) {
+      FusionFlip flip;
+      for (const TensorId t : named) {
+        const auto [name, extent] = m_sizes->nameIn(*m_program, t, c);
+        if (name.empty()) continue;
+        flip.quantity = name;
+        flip.now = static_cast<double>(extent);
+        break;
+      }
+      if (flip.quantity.empty()) continue;
+      std::map<int, double> seconds;
+      for (const auto& [amount, powers] : parts) {
+        const auto power = powers.find(c);
+        seconds[power == powers.end() ? 0 : power->second] += amount;
+      }
+      seconds[0] += static_cast<double>(d.dK) * m_device.launchSeconds;
+      for (const auto& [power, s] : seconds) flip.terms.push_back({s, power});
+      if (const auto turned = firstTurn(flip)) {
+        flip.threshold = *turned;
+        result.push_back(std::move(flip));
+      }
+    }
+  }
+
+  // The nearest whole number at which R has the other sign; none up to a thousand times more or less.
+  static std::optional<double> firstTurn(const FusionFlip& flip) {
+    // Of one sign all of them, so is their sum.
+    const auto saves = [](const FusionFlip::Term& t) { return t.seconds > 0; };
+    const auto costs = [](const FusionFlip::Term& t) { return t.seconds < 0; };
+    if (std::ranges::none_of(flip.terms, saves) || std::ranges::none_of(flip.terms, costs)) return std::nullopt;
+    constexpr double kFurthest = 1024, kStep = 1.1892071150027210667;  // 2^(1/4)
+    const bool positive = flip.rewardAt(flip.now) > 0;
+    const auto turned = [&](double x) { return (flip.rewardAt(x) > 0) != positive; };
+    const auto nearest = [&](double inside, double outside) {
+      for (int i = 0; i < 60 && std::abs(outside - inside) > 1e-3; ++i) {
+        const double middle = (inside + outside) / 2;
+        (turned(middle) ? outside : inside) = middle;
+      }
+      return outside > inside ? std::ceil(outside) : std::floor(outside);
+    };
+    for (double by = kStep; by <= kFurthest; by *= kStep) {
+      const double up = flip.now * by, down = flip.now / by;
+      if (turned(up)) return nearest(flip.now * by / kStep, up);
+      if (down >= 1 && turned(down)) {
+        const double found = nearest(flip.now / by * kStep, down);
+        if (found >= 1 && turned(found)) return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::vector<FusionFlip> flips(const FusionDecision& d, const std::map<TensorId, double>& bytes,
+                                const std::vector<KernelGraph::Work>& work) const {
     std::vector<FusionFlip> result;
     const double launches = static_cast<double>(d.dK) * m_device.launchSeconds;
     const double traffic = d.dT / m_device.bandwidth, arithmetic = d.dC / m_device.flopRate;
-    const auto add = [&](std::string quantity, double now, double threshold, std::string unit) {
+    const auto add = [&](std::string quantity, double now, double threshold, std::string unit,
+                         std::vector<FusionFlip::Term> terms) {
       if (std::isfinite(threshold) && threshold > 0 && threshold != now)
-        result.push_back({std::move(quantity), now, threshold, std::move(unit)});
+        result.push_back({std::move(quantity), now, threshold, std::move(unit), std::move(terms)});
     };
-    if (d.dT != 0) add("P_d", m_device.bandwidth, -d.dT / (arithmetic + launches), "B/s");
-    if (d.dC != 0) add("P_c", m_device.flopRate, -d.dC / (traffic + launches), "FLOP/s");
-    if (d.dK != 0) add("L", m_device.launchSeconds, -(traffic + arithmetic) / static_cast<double>(d.dK), "s");
-    const Program& p = m_graph.program();
-    for (const FusionTerm& term : d.traffic) {
-      const auto id = m_byName.find(term.name);
-      if (id == m_byName.end()) continue;
-      const double bytes = static_cast<double>(p[id->second].bytes()), count = term.amount / bytes;
-      add(term.name, bytes, bytes - d.R * m_device.bandwidth / count, "B");
-    }
+    if (d.dT != 0)
+      add("P_d", m_device.bandwidth, -d.dT / (arithmetic + launches), "B/s", {{traffic, -1}, {arithmetic + launches, 0}});
+    if (d.dC != 0)
+      add("P_c", m_device.flopRate, -d.dC / (traffic + launches), "FLOP/s", {{arithmetic, -1}, {traffic + launches, 0}});
+    if (d.dK != 0)
+      add("L", m_device.launchSeconds, -(traffic + arithmetic) / static_cast<double>(d.dK), "s",
+          {{launches, 1}, {traffic + arithmetic, 0}});
+    addSizes(result, d, bytes, work);
     std::stable_sort(result.begin(), result.end(), [](const FusionFlip& a, const FusionFlip& b) {
       return std::abs(std::log(a.threshold / a.now)) < std::abs(std::log(b.threshold / b.now));
     });
@@ -545,6 +640,8 @@ class Fuser {
   }
 
   KernelGraph m_graph;
+  const Program* m_program;                    // before anything was computed again
+  mutable std::optional<SizeClasses> m_sizes;  // of it, once they are asked for
   const DeviceConstants& m_device;
   const FusionOptions& m_options;
   std::int64_t m_repeats;

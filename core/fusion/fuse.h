@@ -36,11 +36,19 @@ struct FusionTerm {
   double amount = 0;
 };
 
-// The smallest change of one quantity at which the sign of R turns.
+// The smallest change of one quantity at which the sign of R turns, all else as it is. A size changes wherever it is one: in every tensor
+// and operator of the program.
 struct FusionFlip {
-  std::string quantity;  // "P_d", "P_c", "L", or the name of a tensor whose size changes
-  double now = 0, threshold = 0;
-  std::string unit;  // "B/s", "FLOP/s", "s", "B"
+  std::string quantity;           // "P_d", "P_c", "L", or a size: "k of Y", the extent of an axis
+  double now = 0, threshold = 0;  // of a size: the first whole number at which it has turned
+  std::string unit;               // "B/s", "FLOP/s", "s"; none of a size
+  // R over the quantity: the sum of seconds * (x / now)^power.
+  struct Term {
+    double seconds = 0;
+    int power = 0;
+  };
+  std::vector<Term> terms;
+  double rewardAt(double x) const;
 };
 
 // A fused kernel against its parts, run in turn on the device. Microseconds: median, and half the distance of the quartiles.

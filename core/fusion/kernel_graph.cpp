@@ -346,7 +346,7 @@ void KernelGraph::resequence(KernelId a, KernelId b) {
 // How often one element of `t` is evaluated when `readers`, in one kernel, compute it where they read it. Contractions pack their
 // factors, so once; an access by the reader's leading axes is the same point for all and is hoisted out of the loops inside; any
 // other place is computed at every point of its reader.
-double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorId t) const {
+double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorId t, std::vector<Work>* parts) const {
   const double elements = static_cast<double>(m_program[t].elements());
   double times = 0;
   bool atPoint = false;
@@ -373,8 +373,12 @@ double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorI
       if (hoisted) atPoint = true;
       else if (std::none_of(places.begin(), places.end(), same)) places.push_back(&access);
     }
-    times += static_cast<double>(places.size()) * points / elements;
+    const double more = static_cast<double>(places.size()) * points / elements;
+    times += more;
+    if (parts && more > 0) parts->push_back({more, {}, m_original[t.value], madeBy(reader)});
   }
+  const double once = times + (atPoint ? 1 : 0) < 1 ? 1 - times : atPoint ? 1 : 0;
+  if (parts && once != 0) parts->push_back({once, {}, {}, {}});
   return std::max(1.0, times + (atPoint ? 1 : 0));
 }
 
@@ -448,6 +452,13 @@ KernelGraph::Move KernelGraph::scoredMerge(KernelId a, KernelId b, TensorId betw
     const OperatorId producer = producerOf(between);
     if (classOf(producer) == FusionClass::Injective)
       move.operations -= (reevaluation(m_kernels[b], between) - 1) * m_flops[producer.value];
+    if (move.operations != 0) {
+      std::vector<Work> work;
+      reevaluation(m_kernels[b], between, &work);
+      work.push_back({-1, {}, {}, {}});
+      for (Work& w : work) w.operations *= -m_flops[producer.value], w.of = madeBy(producer);
+      move.work = std::make_shared<const std::vector<Work>>(std::move(work));
+    }
     if (move.operations < 0) move.recomputed = {m_program[between].name};
   }
   return move;
@@ -511,6 +522,8 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
   for (const OperatorId op : slice) sliceOperations += m_flops[op.value];
   for (const OperatorId op : dead) deadOperations += m_flops[op.value];
   move.operations = deadOperations;
+  std::vector<Work> work;
+  for (const OperatorId op : dead) work.push_back({m_flops[op.value], madeBy(op), {}, {}});
   // What the slice reads, each of the consumers reads from now on, instead of `t`.
   std::vector<TensorId> needs;
   for (const OperatorId op : slice)
@@ -525,8 +538,12 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
     for (const TensorId read : needs)
       if (!std::binary_search(boundary.in.begin(), boundary.in.end(), read))
         m_traffic.add(read, -static_cast<double>(m_program[read].bytes()));
-    move.operations -= sliceOperations * reevaluation(m_kernels[k], t);
+    std::vector<Work> times;
+    move.operations -= sliceOperations * reevaluation(m_kernels[k], t, &times);
+    for (const OperatorId op : slice)
+      for (const Work& w : times) work.push_back({-m_flops[op.value] * w.operations, madeBy(op), w.at, w.reader});
   }
+  move.work = std::make_shared<const std::vector<Work>>(std::move(work));
   TrafficTerms terms = m_traffic.take();
   for (const auto& [tensor, bytes] : terms) move.bytes += bytes;
   move.traffic = std::make_shared<const TrafficTerms>(std::move(terms));

@@ -24,6 +24,13 @@ class KernelGraph {
 
   using TrafficTerms = std::vector<std::pair<TensorId, double>>;  // bytes by tensor; none is 0
 
+  // Operations that a move saves or adds: of the operator that makes `of`, times the points of `reader` for each element of `at`, which
+  // it reads, where there is a reader. All three by what is made.
+  struct Work {
+    double operations = 0;
+    TensorId of, at, reader;
+  };
+
   // What a merge around one tensor does. Bytes and operations saved are positive.
   struct Move {
     enum class Kind : std::uint8_t {
@@ -33,8 +40,9 @@ class KernelGraph {
     Kind kind = Kind::Merge;
     TensorId tensor;
     KernelId producer = 0;
-    KernelId consumer = 0;                        // of Merge
-    std::shared_ptr<const TrafficTerms> traffic;  // null: none
+    KernelId consumer = 0;                          // of Merge
+    std::shared_ptr<const TrafficTerms> traffic;    // null: none
+    std::shared_ptr<const std::vector<Work>> work;  // of `operations`; null: none
     double bytes = 0, operations = 0;
     std::int64_t kernels = 0;
     std::vector<std::string> recomputed;  // names
@@ -51,7 +59,8 @@ class KernelGraph {
   const std::vector<OperatorId>& operatorsOf(KernelId k) const { return m_kernels[k]; }
   std::size_t kernelCount() const { return m_kernels.size(); }           // those that are merged away, and empty, included
   TensorId originalOf(TensorId t) const { return m_original[t.value]; }  // of a tensor that is computed again
-  bool hasManyConsumers(TensorId t) const;                               // too many to look at
+  TensorId madeBy(OperatorId op) const { return m_original[m_writes[op.value].front().value]; }
+  bool hasManyConsumers(TensorId t) const;  // too many to look at
   FusionClass classOf(OperatorId op) const { return m_facts[op.value].fusionClass; }
   // Kernels but the producer's own, ascending; of more than `most` only some, one more than `most`.
   std::vector<KernelId> consumersOf(TensorId t, std::size_t most = SIZE_MAX) const;
@@ -147,7 +156,7 @@ class KernelGraph {
   std::vector<KernelId> between(KernelId from, KernelId end, bool& leadsOn) const;
   bool cycleIfMerged(KernelId a, KernelId b) const;
   void resequence(KernelId a, KernelId b);
-  double reevaluation(const std::vector<OperatorId>& readers, TensorId t) const;
+  double reevaluation(const std::vector<OperatorId>& readers, TensorId t, std::vector<Work>* parts = nullptr) const;
   bool violates(const std::vector<OperatorId>& ops) const;
   std::optional<Hash> barred(const std::vector<OperatorId>& ops) const;
   template <class Reads>

@@ -189,8 +189,7 @@ std::string DecidedParts::of(const FusionDecision& d) {
   return hasher.finish().hex();
 }
 
-protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fused, const OriginSpans& spans,
-                                      const DeviceConstants& device, std::uint32_t id) {
+protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fused, const OriginSpans& spans, std::uint32_t id) {
   protocol::FusionDecisionInfo info;
   info.id = id;
   info.producer = d.producer;
@@ -224,15 +223,8 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     constexpr int kPoints = 65;
     for (int i = 0; i < kPoints; ++i) {
       const double x = from * std::pow(to / from, static_cast<double>(i) / (kPoints - 1));
-      double dT = d.dT, bandwidth = device.bandwidth, flopRate = device.flopRate, launch = device.launchSeconds;
-      if (f.quantity == "P_d") bandwidth = x;
-      else if (f.quantity == "P_c") flopRate = x;
-      else if (f.quantity == "L") launch = x;
-      else
-        for (const FusionTerm& t : d.traffic)
-          if (t.name == f.quantity) dT += t.amount / f.now * (x - f.now);
       curve.x.push_back(x);
-      curve.rewardSeconds.push_back(dT / bandwidth + d.dC / flopRate + static_cast<double>(d.dK) * launch);
+      curve.rewardSeconds.push_back(f.rewardAt(x));
     }
     info.curve = std::move(curve);
   }

@@ -56,7 +56,7 @@ class DecidedParts {
   std::unordered_map<const Program*, Kernels> m_kernels;
 };
 protocol::FusionDecisionInfo describe(const FusionDecision& decision, const Program& fused, const OriginSpans& spans,
-                                      const DeviceConstants& device, std::uint32_t id);
+                                      std::uint32_t id);
 
 protocol::DiagnosticInfo describe(const Diagnostic& diagnostic, const SourceMap& sources, const OriginSpans& spans);
 

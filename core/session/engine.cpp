@@ -564,7 +564,7 @@ void Engine::answerFusion(protocol::RequestId id) {
     DecidedParts parts(*(*stages)->fused);
     for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(
-          describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
+          describe(d, *(*stages)->fused, revision->spans(), static_cast<std::uint32_t>(report.decisions.size())));
       protocol::FusionDecisionInfo& info = report.decisions.back();
       info.parts = parts.of(d);
       info.producerNode = parts.nodeOf(d, d.producer);

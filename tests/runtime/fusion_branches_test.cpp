@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "core/lang/compile.h"
@@ -111,6 +113,68 @@ TEST(FusionBranches, TheVerdictNamesTheSideThatIsTuned) {
     EXPECT_TRUE(comparison.verdict().ends_with(std::string(" Both sides ran by first schedules, as ") + words))
         << comparison.verdict();
   }
+}
+
+// What is said to flip a decision does when the notebook has that size, and the number before it does not.
+TEST(FusionFlips, ASizeThatFlipsADecisionDoesWhenItIsSet) {
+  struct Case {
+    const char* lets;
+    std::size_t sizes;  // that flip it
+  };
+  for (const Case& c : {Case{"let N = 24, K = 40, J = 8\n", 1}, Case{"let N = 24, K = 40, J = 30\n", 3}}) {
+    SCOPED_TRACE(c.lets);
+    const std::string text = std::string(c.lets) +
+                             "input A[N, K] = normal(0, 1)\ninput B[K, J] = normal(0, 1)\nE[i, k] = exp(A[i, k])\n"
+                             "Y[i, j] = max[k] (E[i, k] + B[k, j])\nshow Y\n";
+    const auto decided = [&](const std::map<std::string, std::string>& sets) {
+      StageOptions options;
+      options.device = kDevice;
+      CompileOptions compile;
+      compile.sets = sets;
+      const Stages plan = planOf(compileNotebook({"sizes.nf", "", text}, compile), options);
+      const auto found = std::ranges::find_if(plan.decisions, [](const auto& d) { return d.producer == "E" && d.consumer == "Y"; });
+      EXPECT_NE(found, plan.decisions.end());
+      return *found;
+    };
+    const FusionDecision d = decided({});
+    std::map<double, std::string> names{{24, "N"}, {40, "K"}};
+    names.emplace(d.R > 0 ? 8 : 30, "J");
+    std::size_t sizes = 0;
+    for (const FusionFlip& f : d.flips) {
+      EXPECT_NEAR(f.rewardAt(f.now), d.R, 1e-9 * std::abs(d.R)) << f.quantity;
+      if (!f.unit.empty()) {
+        EXPECT_NEAR(f.rewardAt(f.threshold), 0, 1e-9 * std::abs(d.R)) << f.quantity;
+        continue;
+      }
+      SCOPED_TRACE(f.quantity);
+      ++sizes;
+      const std::string name = names.at(f.now);
+      const auto set = [&](double value) { return decided({{name, std::to_string(std::llround(value))}}); };
+      const FusionDecision turned = set(f.threshold), before = set(f.threshold + (f.threshold > f.now ? -1 : 1));
+      EXPECT_NEAR(turned.R, f.rewardAt(f.threshold), 1e-9 * std::abs(d.R));
+      EXPECT_NE(turned.R > 0, d.R > 0) << f.threshold;
+      EXPECT_EQ(before.R > 0, d.R > 0) << f.threshold;
+    }
+    EXPECT_EQ(sizes, c.sizes);
+  }
+}
+
+// R as a function of each quantity is R at what it is now, for every decision that a notebook has, loops and copies included.
+TEST(FusionFlips, EveryCurveGoesThroughWhatIsNow) {
+  StageOptions options;
+  options.device = kDevice;
+  std::size_t sizes = 0;
+  for (const char* name : {"welcome.nf", "milstm.nf", "figure4.nf", "digits_capsnet.nf"}) {
+    SCOPED_TRACE(name);
+    for (const FusionDecision& d : planOf(example(name, ""), options).decisions) {
+      SCOPED_TRACE(d.producer + " -> " + d.consumer);
+      for (const FusionFlip& f : d.flips) {
+        EXPECT_NEAR(f.rewardAt(f.now), d.R, 1e-9 * std::abs(d.R) + 1e-18) << f.quantity;
+        sizes += f.unit.empty();
+      }
+    }
+  }
+  EXPECT_GT(sizes, 0u);
 }
 
 }  // namespace

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/fusion/size_classes.h"
+
+#include <cstdlib>
+#include <numeric>
+
+namespace nf {
+namespace {
+
+// The axis that spans a dimension indexed by `index`, of those with these extents; -1: none does.
+int spanning(const IndexExpr& index, const std::vector<Axis>& axes, std::int64_t extent) {
+  int best = -1;
+  double most = 0;
+  const auto consider = [&](const IndexExpr& e, double scale, const auto& self) -> void {
+    for (const IndexTerm& term : e.terms()) {
+      const double by = scale * std::abs(static_cast<double>(term.coefficient));
+      if (term.atom.isFloorDiv()) {
+        self(*term.atom.numerator, by / static_cast<double>(term.atom.divisor), self);
+        continue;
+      }
+      if (term.atom.variable >= axes.size()) continue;
+      const double span = by * static_cast<double>(axes[term.atom.variable].extent);
+      if (span > most) most = span, best = static_cast<int>(term.atom.variable);
+    }
+  };
+  consider(index, 1, consider);
+  return 2 * most >= static_cast<double>(extent) ? best : -1;
+}
+
+}  // namespace
+
+SizeClasses::SizeClasses(const Program& program) {
+  // Members: the dimensions of all tensors, then the axes of all operators.
+  std::vector<std::uint32_t> dimension(program.tensors.size()), axis(program.operators.size());
+  std::uint32_t count = 0;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    dimension[t] = count;
+    count += static_cast<std::uint32_t>(program.tensors[t].shape.size());
+  }
+  for (std::size_t o = 0; o < program.operators.size(); ++o) {
+    axis[o] = count;
+    count += static_cast<std::uint32_t>(program.operators[o].axes.size());
+  }
+  std::vector<Class> parent(count);
+  std::iota(parent.begin(), parent.end(), Class{0});
+  const auto rootOf = [&](Class c) {
+    while (parent[c] != c) c = parent[c] = parent[parent[c]];
+    return c;
+  };
+  for (std::size_t o = 0; o < program.operators.size(); ++o) {
+    const Operator& op = program.operators[o];
+    if (op.kind == OperatorKind::Loop) continue;
+    const auto tie = [&](TensorId tensor, std::size_t k, int by) {
+      if (by < 0 || program[tensor].shape[k] == 1 || op.axes[static_cast<std::size_t>(by)].extent == 1) return;
+      parent[rootOf(dimension[tensor.value] + static_cast<std::uint32_t>(k))] = rootOf(axis[o] + static_cast<std::uint32_t>(by));
+    };
+    const auto tieAll = [&](TensorId tensor, const std::vector<AccessIndex>& indices) {
+      for (std::size_t k = 0; k < indices.size() && k < program[tensor].shape.size(); ++k)
+        if (!indices[k].isData()) tie(tensor, k, spanning(indices[k].affine, op.axes, program[tensor].shape[k]));
+    };
+    std::vector<ExprId> roots{op.body};
+    for (const AccessIndex& index : op.scatter)
+      if (index.isData()) roots.push_back(index.data);
+    for (const ExprId root : roots)
+      for (const ExprId id : nodesOf(program, root))
+        if (program[id].access.valid()) tieAll(program[program[id].access].tensor, program[program[id].access].indices);
+    if (!op.scatter.empty()) tieAll(op.output, op.scatter);
+    else
+      for (std::uint32_t r = 0; r < op.outputRank && r < program[op.output].shape.size(); ++r)
+        tie(op.output, r, static_cast<int>(r));
+  }
+  m_dimensions.resize(program.tensors.size());
+  m_axes.resize(program.tensors.size());
+  m_axisAt.resize(program.tensors.size());
+  m_makers.resize(program.tensors.size());
+  for (std::size_t t = 0; t < program.tensors.size(); ++t)
+    for (std::uint32_t k = 0; k < program.tensors[t].shape.size(); ++k)
+      if (program.tensors[t].shape[k] > 1) m_dimensions[t].push_back(rootOf(dimension[t] + k));
+  for (std::size_t o = 0; o < program.operators.size(); ++o) {
+    const Operator& op = program.operators[o];
+    if (op.kind == OperatorKind::Loop || !op.output.valid()) continue;
+    m_makers[op.output.value] = OperatorId(o);
+    for (std::uint32_t a = 0; a < op.axes.size(); ++a)
+      if (op.axes[a].extent > 1) {
+        m_axes[op.output.value].push_back(rootOf(axis[o] + a));
+        m_axisAt[op.output.value].emplace_back(rootOf(axis[o] + a), a);
+      }
+  }
+}
+
+std::pair<std::string, std::int64_t> SizeClasses::nameIn(const Program& program, TensorId tensor, Class c) const {
+  if (const OperatorId maker = m_makers[tensor.value]; maker.valid())
+    for (const auto& [of, a] : m_axisAt[tensor.value])
+      if (of == c) return {program[maker].axes[a].name + " of " + program[tensor].name, program[maker].axes[a].extent};
+  std::size_t at = 0;
+  for (std::size_t k = 0; k < program[tensor].shape.size(); ++k) {
+    if (program[tensor].shape[k] <= 1) continue;
+    if (m_dimensions[tensor.value][at++] == c)
+      return {"dimension " + std::to_string(k + 1) + " of " + program[tensor].name, program[tensor].shape[k]};
+  }
+  return {};
+}
+
+}  // namespace nf
