@@ -320,7 +320,8 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
 // first there, the terms of R, which the card draws as well, last. What somebody made as wide as it is stays so.
 void ExplainView::fitTable() {
   using M = FusionModel;
-  constexpr int kLeastPair = 190, kBarWidth = 90, kBeside = 16, kIcon = 22, kMostRows = 500;  // px; rows that are measured
+  constexpr int kLeastPair = 190, kElidedPair = 90, kBarWidth = 90, kBeside = 16, kIcon = 22,
+                kMostRows = 500;  // px; rows that are measured
   constexpr int kFirst[M::kColumns] = {M::kNumber,  M::kPair, M::kState,   M::kBar,       M::kReward, M::kMeasured, M::kCategory,
                                        M::kTraffic, M::kWork, M::kKernels, M::kTrafficUs, M::kWorkUs, M::kLaunchUs};
   QHeaderView* header = m_table->horizontalHeader();
@@ -343,11 +344,13 @@ void ExplainView::fitTable() {
   header->setSectionResizeMode(M::kPair, narrow ? QHeaderView::Interactive : QHeaderView::Stretch);
   for (int c = 0; c < M::kColumns; ++c)
     if (c != M::kPair) header->resizeSection(c, widths[c]);
-  if (narrow && !m_byHand.contains(M::kPair))
-    header->resizeSection(M::kPair, std::min(widths[M::kPair], std::max(kLeastPair, m_table->viewport()->width() * 2 / 5)));
-  m_fitting = false;
-  // What a measurement writes moves no column while somebody reads.
+  // What a measurement writes moves no column while somebody reads: the names give way to it, so that the state stays in sight.
   const bool read = m_orderedAt == m_table->viewport()->width() && m_model->rowCount() > 0;
+  if (narrow && !m_byHand.contains(M::kPair))
+    header->resizeSection(M::kPair, read && !m_narrow
+                                        ? std::max(kElidedPair, room)
+                                        : std::min(widths[M::kPair], std::max(kLeastPair, m_table->viewport()->width() * 2 / 5)));
+  m_fitting = false;
   if (m_model->rowCount() > 0) m_orderedAt = m_table->viewport()->width();
   if (narrow == m_narrow || read) return;
   m_narrow = narrow;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/graph_names.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/protocol/message.h"
@@ -33,8 +34,11 @@ std::string tensorOf(const GraphPage& graph, const GraphNode& node) {
 }
 
 bool isGradientOf(const GraphPage& graph, const GraphNode& node, const std::string& tensor) {
-  const auto names = derivativeNames(tensorOf(graph, node));
-  return names && names->second == tensor;
+  const auto is = [&](const std::string& made) {
+    const auto names = derivativeNames(made);
+    return names && names->second == tensor;
+  };
+  return is(tensorOf(graph, node)) || std::ranges::any_of(node.merged, [&](const MergedOperator& m) { return is(m.name); });
 }
 
 bool isUpdateOf(const GraphNode& node, const std::string& tensor) {

@@ -327,11 +327,16 @@ void GraphView::relate() {
       }
     }
   }
-  // Of several that were chosen the last is the one that was looked for.
-  if (!m_selection->tensors().empty() && byName && !decided)
+  // Of several that were chosen the last is the one that was looked for. What reads a parameter has its gradient by its place.
+  const std::string& led = m_selection->tensors().empty() ? m_selection->reads() : m_selection->tensors().back();
+  const bool named = !m_selection->tensors().empty() && byName;
+  const bool read = m_selection->tensors().empty() && std::ranges::any_of(m_graph.nodes, [&](const GraphNode& node) {
+                      return node.id == led && node.kind != NodeKind::Operator;
+                    });
+  if (!led.empty() && !decided && (named || read))
     for (std::size_t i = 0; i < marks.size(); ++i)
-      if (const std::string& tensor = m_selection->tensors().back();
-          marks[i] != Mark::Chosen && (isGradientOf(m_graph, m_graph.nodes[i], tensor) || isUpdateOf(m_graph.nodes[i], tensor)))
+      if (marks[i] != Mark::Chosen &&
+          ((named && isGradientOf(m_graph, m_graph.nodes[i], led)) || isUpdateOf(m_graph.nodes[i], led)))
         marks[i] = Mark::Belongs;
   m_marks = std::move(marks);
 }

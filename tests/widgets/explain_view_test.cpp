@@ -83,6 +83,10 @@ TEST_F(Widgets, AMeasuredSavingAndItsIntervalHaveRoom) {
   report.decisions[1].measuredSaving = Measured{-12345.6, -12345.61, -12345.59, {}};
   view.setFusion(report);
   EXPECT_EQ(view.table()->model()->index(1, FusionModel::kMeasured).data().toString(), "-12345.60 [-12345.61, -12345.59]");
+  // It takes its room from the names: the state stands where it stood, and in sight.
+  const QHeaderView* columns = view.table()->horizontalHeader();
+  EXPECT_EQ(columns->visualIndex(FusionModel::kState), columns->count() - 1);
+  EXPECT_LE(columns->length(), view.table()->viewport()->width());
 }
 
 // What flips a decision stands on its card, or why nothing does.

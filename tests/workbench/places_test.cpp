@@ -257,6 +257,16 @@ TEST_F(Placed, OfTwoEqualGradientsEachLeadsToWhatComputesThem) {
       EXPECT_TRUE(leadsTo(ofW ? "tensor:d(L)/d(W)" : "tensor:d(L)/d(V)")) << access;
       EXPECT_TRUE(leadsTo("node:" + node)) << access;
       EXPECT_FALSE(window->inspector()->findChild<QToolButton*>(ofW ? "tensor:d(L)/d(V)" : "tensor:d(L)/d(W)")) << access;
+      // What becomes of the parameter belongs to it in the graph, too.
+      const auto belonging = [&] {
+        std::set<std::string> ids;
+        const auto& nodes = window->explain()->graph()->graph().nodes;
+        for (std::size_t i = 0; i < nodes.size(); ++i)
+          if (window->explain()->graph()->belongs(i)) ids.insert(nodes[i].id);
+        return ids;
+      };
+      EXPECT_TRUE(wait([&] { return belonging().contains(ofW ? "W.next" : "V.next"); })) << testing::PrintToString(belonging());
+      EXPECT_FALSE(belonging().contains(ofW ? "V.next" : "W.next"));
     }
   }
 }
