@@ -334,7 +334,7 @@ void ExplainView::fitTable() {
       const QString text = m_model->data(m_model->index(row, c), Qt::DisplayRole).toString();
       widest = std::max(widest, (spoken ? words : figures).horizontalAdvance(text) + (c == M::kState ? kIcon : 0));
     }
-    widths[c] = c == M::kBar ? kBarWidth : widest + kBeside + 4;
+    widths[c] = std::max(header->minimumSectionSize(), c == M::kBar ? kBarWidth : widest + kBeside + 4);
     if (m_byHand.contains(c)) widths[c] = header->sectionSize(c);
     if (c != M::kPair) others += widths[c];
   }
