@@ -43,7 +43,7 @@ QString plusMinus(double us) {
 // A decision is part of what is selected if one of its ends is. A place that has no name is part of the operator that holds it, and an
 // access of what carries there the tensor that it reads. A name without a node, as that of the second of two equal statements, is known
 // by its place.
-bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byName) {
+bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byName, const std::string& led) {
   if (selection.empty()) return false;
   using Relation = Selection::Relation;
   const bool named = !selection.tensors().empty();
@@ -53,7 +53,6 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byN
   if (producer == Relation::Exact || consumer == Relation::Exact) return true;
   if (named) return false;
   const bool makes = producer != Relation::None, takes = consumer != Relation::None;
-  const std::string& led = selection.reads();  // what is read there, else what the place is part of making
   return led.empty() ? makes || takes
                      : ((d.producer == led || d.producerNode == led) && (makes || takes)) ||
                            ((d.consumer == led || d.consumerNode == led) && takes);
@@ -62,13 +61,14 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byN
 class FusionDelegate : public QStyledItemDelegate {
  public:
   FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided, const bool& byName,
-                 QObject* parent)
-      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided), m_byName(byName) {}
+                 const std::string& led, QObject* parent)
+      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided), m_byName(byName),
+        m_led(led) {}
   void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     const Palette& c = m_theme->colors();
     const bool current = option.state & QStyle::State_Selected, selected = current && m_decided;
     const auto& d = m_model->report().decisions[static_cast<std::size_t>(index.data(FusionModel::kDecisionRole).toInt())];
-    const bool related = isRelated(*m_selection, d, m_byName);
+    const bool related = isRelated(*m_selection, d, m_byName, m_led);
     p->fillRect(option.rect, selected ? c.accentSoft : related ? mixed(c.page, c.accentSoft, 0.45) : c.page);
     // The card's row keeps its bar while something else is selected.
     if ((current || related) && index.column() == 0)
@@ -108,6 +108,7 @@ class FusionDelegate : public QStyledItemDelegate {
   const FusionModel* m_model;
   const Selection* m_selection;
   const bool &m_decided, &m_byName;
+  const std::string& m_led;
 };
 
 class StateProxy : public QSortFilterProxyModel {
@@ -223,7 +224,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_proxy->setSourceModel(m_model);
   m_proxy->setSortRole(FusionModel::kSortRole);
   m_table->setModel(m_proxy);
-  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, m_byName, this));
+  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, m_byName, m_led, this));
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
@@ -380,7 +381,7 @@ std::vector<int> ExplainView::relatedDecisions() const {
   std::vector<int> out;
   const auto& decisions = m_model->report().decisions;
   for (std::size_t i = 0; i < decisions.size(); ++i)
-    if (isRelated(*m_selection, decisions[i], m_byName)) out.push_back(static_cast<int>(i));
+    if (isRelated(*m_selection, decisions[i], m_byName, m_led)) out.push_back(static_cast<int>(i));
   return out;
 }
 
@@ -412,10 +413,17 @@ void ExplainView::showDecision(int i, bool select) {
 void ExplainView::markSelection() {
   const auto& nodes = m_graph->graph().nodes;
   m_byName = std::ranges::any_of(nodes, [this](const GraphNode& n) { return m_selection->isCalled(n.id); });
+  // What is read there, else what the place is part of making; of equal statements the one that computes both.
+  m_led = m_selection->reads();
+  for (const GraphPage* graph : {&m_graph->graph(), m_graph->plan()})
+    if (graph)
+      for (const GraphNode& node : graph->nodes)
+        if (std::ranges::any_of(node.merged, [this](const MergedOperator& m) { return m.name == m_selection->reads(); }))
+          m_led = node.id;
   if (!m_deciding && m_selection->choices() != m_decisionChoice) {
     m_decided = false;
     const auto* chosen = chosenDecision();
-    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen, m_byName)) {
+    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen, m_byName, m_led)) {
       m_pair.reset();
       m_marking = true;
       m_table->setCurrentIndex({});

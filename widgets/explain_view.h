@@ -108,6 +108,7 @@ class ExplainView : public DockPage {
   std::set<int> m_byHand;  // columns
   bool m_decided = false, m_deciding = false;
   bool m_byName = true;                // what is selected has a node of its name
+  std::string m_led;                   // node of what is read at the place that is selected, or that it is part of making
   std::uint64_t m_decisionChoice = 0;  // of the selection
   using Pair = std::pair<std::string, std::string>;
   std::optional<Pair> m_pair;  // producer and consumer of the decision in the card, by which it is known

@@ -137,7 +137,8 @@ class LatencyPlot : public Plot {
   void setPeer(const QString& name, double milliseconds);
   // What the steps of a run that is over are said to take, ms, in place of where the line ends; until the next step.
   void setFigure(double milliseconds);
-  double figure() const;  // that stands at the end of the line; 0: there is no line
+  double given() const { return m_figureMs; }  // by setFigure(); 0: none
+  double figure() const;                       // that stands at the end of the line; 0: there is no line
   int steps() const { return static_cast<int>(m_steps.size()); }
   int swaps() const { return static_cast<int>(m_swaps.size()); }
   std::optional<protocol::AgainstPeer> againstPeer() const;  // by the line that is drawn; nothing without a peer or a step

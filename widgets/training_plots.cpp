@@ -270,21 +270,14 @@ void LatencyPlot::redraw() {
 
   for (int i = 0; i + 1 < band.x.size(); ++i)
     avoidBox(band.x[i], std::min(band.low[i], band.low[i + 1]), band.x[i + 1], std::max(band.high[i], band.high[i + 1]));
-  avoid(last, medians.back(), 4);
+  const double figure = this->figure();
+  avoid(last, figure, 4);
   auto* dot = m_plot->addGraph();
-  dot->setData({last}, {medians.back()});
+  dot->setData({last}, {figure});
   dot->setLineStyle(QCPGraph::lsNone);
   dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, c.accent, 7));
-  const double figure = m_figureMs > 0 ? m_figureMs : medians.back();
-  addLabel({shortMilliseconds(figure),
-            last,
-            medians.back(),
-            {Side::Right, Side::AboveRight, Side::Above},
-            QFont::DemiBold,
-            c.text,
-            8,
-            0,
-            true});
+  addLabel(
+      {shortMilliseconds(figure), last, figure, {Side::Right, Side::AboveRight, Side::Above}, QFont::DemiBold, c.text, 8, 0, true});
 
   const auto reference = [&](double value, Qt::PenStyle style, const QString& name) {
     auto* rule = new QCPItemStraightLine(m_plot);

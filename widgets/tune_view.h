@@ -67,7 +67,8 @@ class TuneView : public QWidget {
   void addSwap(const protocol::KernelSwapEvent& swap);
   void addEval(const protocol::EvalEvent& eval);
   void addCounters(const protocol::KernelCountersEvent& counters);
-  void addTrial(const protocol::TrialEvent& trial);  // what the tuner does now
+  void setFigure(double milliseconds) { m_latency->setFigure(milliseconds); }  // of the run that was set, where it is over
+  void addTrial(const protocol::TrialEvent& trial);                            // what the tuner does now
   void clearSteps();
   std::string current() const { return m_current; }
   std::string tried() const { return m_tried; }  // the kernel that the search is at; empty: none

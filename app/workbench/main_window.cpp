@@ -412,7 +412,7 @@ void MainWindow::showTab(int index) {
   m_tune->setRunState(m_tab->workspace->runState(), m_tab->workspace->trialsOfOthers());
   m_tune->setByHand(m_tab->workspace->trialsByHand());
   if (const auto& profile = m_tab->workspace->profile()) m_tune->setProfile(*profile, m_tab->workspace->profileTaken());
-  m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
+  showRun();
   refreshPeer();
   followRun();
   for (const char* key : {"close", "save", "open", "training"}) m_messages->dismiss(QString::fromLatin1(key));

@@ -93,7 +93,7 @@ void MainWindow::showKept(Tab* tab) {
   refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
   refreshPeer();
-  if (tab == m_tab) m_tune->setRun(tab->workspace->steps(), tab->workspace->swaps(), tab->workspace->evals());
+  if (tab == m_tab) showRun();
 }
 
 // To be looked at and gone on with; what a cell shows is computed with what the newest one learnt.

@@ -392,11 +392,12 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   };
   std::vector<std::string> ids;
   std::set<std::string> gradients;
+  std::size_t more = 0;
+  std::string next;  // the first that has no row
   for (const auto& node : graph.nodes) {
     const bool ofUpdate = !updated.empty() && isUpdateOf(node, updated);
-    if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins) && !updates(node.id) &&
-        !ofUpdate)
-      continue;
+    const bool chosen = std::find(tensors.begin(), tensors.end(), node.id) != tensors.end();
+    if (!chosen && !related(node.origins) && !updates(node.id) && !ofUpdate) continue;
     ids.push_back(node.id);
     const auto leadTo = [&](const std::string& made) {
       if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(made))); token && t && t->derivative)
@@ -405,11 +406,20 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (node.merged.empty()) leadTo(node.id);
     for (const protocol::MergedOperator& m : node.merged)
       if (related(m.origins)) leadTo(m.name);
-    if (ids.size() > kMostNodes) continue;
+    // What is chosen is there whole.
+    if (!chosen && !ofUpdate && ids.size() > kMostNodes) {
+      if (more++ == 0) next = node.id;
+      continue;
+    }
     leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(shortName(node.name)),
                      QString::fromLatin1(phases[static_cast<std::size_t>(node.phase)]),
                      QStringLiteral("node:") + QString::fromStdString(node.id)});
   }
+  if (more > 0)
+    leads.push_back({QStringLiteral("graph"),
+                     tr("%1 more, %2 first").arg(counted(more, tr("node"), tr("nodes")), shortName(next)),
+                     {},
+                     QStringLiteral("node:") + QString::fromStdString(next)});
   for (const std::string& name : gradients)
     leads.push_back({QStringLiteral("sum"),
                      tr("Gradient %1").arg(derivativeText(QString::fromStdString(name))),
@@ -429,7 +439,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     };
     const bool own = chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen);
     if (!own && !related(s.origins)) continue;
-    if (++kernels > kMostKernels) break;
+    if (++kernels > kMostKernels && !own) continue;
     const QString id = QString::fromStdString(s.id);
     leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
                      s.us ? microsecondsText(*s.us) : tr("no trial"), QStringLiteral("kernel:") + id});
@@ -491,6 +501,15 @@ void MainWindow::refreshLeads() {
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
   for (Lead& lead : leadsOf({}, {decision->producerNode, decision->consumerNode}, false)) leads.push_back(std::move(lead));
   m_explain->card()->setLeads(leads);
+}
+
+void MainWindow::showRun() {
+  const Workspace& w = *m_tab->workspace;
+  m_tune->setRun(w.steps(), w.swaps(), w.evals());
+  // One figure of one run.
+  for (const CellView* v : m_tab->notebook->cells())
+    if (v->train() && v->train()->plot()->given() > 0 && v->train()->plot()->steps() == static_cast<int>(w.steps().size()))
+      m_tune->setFigure(v->train()->plot()->given());
 }
 
 // As the profile has them where it is of all these kernels, side by side in one step; else as the trial of each was timed.

@@ -112,7 +112,7 @@ void MainWindow::refreshPage() {
     case Page::Tune:
       m_tab->workspace->wantGraph(m_explain->stage());  // knows the places of each kernel
       m_tab->workspace->wantSubgraphs();
-      m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
+      showRun();
       break;
     case Page::Devices:
       if (!m_tab->workspace->devices()) m_tab->workspace->wantDevices(false);

@@ -328,7 +328,7 @@ void MainWindow::connectRun(Tab* tab) {
   });
   connect(w, &Workspace::stepsTrimmed, this, [this, tab, w] {
     if (TrainStrip* s = strip(tab)) s->setSteps(w->steps(), w->swaps(), w->evals());
-    if (tab == m_tab) m_tune->setRun(w->steps(), w->swaps(), w->evals());
+    if (tab == m_tab) showRun();
   });
   connect(w, &Workspace::runStateChanged, this, [this, tab, w] {
     if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
@@ -403,6 +403,7 @@ void MainWindow::connectRun(Tab* tab) {
       refreshCheckpoint(tab, tab->training);
       s->setDone(e);
     }
+    if (tab == m_tab) showRun();
     ended(CellStatus::Ok, {});
   });
   // A line of the notebook, as it was when it was sent.

@@ -271,6 +271,26 @@ TEST_F(Placed, OfTwoEqualGradientsEachLeadsToWhatComputesThem) {
   }
 }
 
+// A sign of the second of two equal statements is part of the decisions about the node that computes both, as one of the first is.
+TEST_F(Placed, ThePartsOfAnEqualStatementHaveItsDecisions) {
+  openWith(
+      "# %%\ninput X[40, 30] = normal(0, 1)\nparam W[30, 20] = normal(0, 0.1)\nP[n, j] = sum[k] X[n, k] * W[k, j]\n"
+      "# %%\nR[n, j] = sum[k] X[n, k] * W[k, j]\nS[n, j] = tanh(P[n, j]) + R[n, j]\nloss L = mean[n, j] S[n, j]^2\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 20 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->table()->model()->rowCount() > 0; }));
+  std::vector<int> rows[2];
+  for (const std::size_t cell : {0u, 1u}) {
+    window->showPage(MainWindow::Page::Author);
+    caret(cell, "* W", 0);
+    window->showPage(MainWindow::Page::Explain);
+    wait([&] { return !window->explain()->relatedDecisions().empty(); });
+    rows[cell] = window->explain()->relatedDecisions();
+  }
+  EXPECT_FALSE(rows[0].empty());
+  EXPECT_EQ(rows[1], rows[0]);
+}
+
 // All that it updates and keeps, in every view; the inspector has the last of it and leads to all of it.
 TEST_F(Placed, AnOptimizerIsWhatItUpdates) {
   for (const std::string optimizer : {"adam", "sgd"}) {
