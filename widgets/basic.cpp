@@ -46,10 +46,11 @@ QString significant(double value, int digits) {
   return QString::number(value, 'f', std::max(0, digits - 1 - exponent));
 }
 
-QString microsecondsOf(double us) {
+QString plusMinus(double us) {
   const double size = std::abs(us);
   if (us == 0) return QStringLiteral("0");
-  return size >= 1 ? QString::number(us, 'f', 2) : size >= 0.001 ? QString::number(us, 'f', 3) : significant(us, 2);
+  return (us > 0 ? QStringLiteral("+") : QStringLiteral("-")) +
+         (size >= 0.001 ? QString::number(size, 'f', size >= 1 ? 2 : 3) : significant(size, 2));
 }
 
 namespace {

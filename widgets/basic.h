@@ -35,8 +35,8 @@ QString microsecondsText(std::optional<double> us);  // a dash where there is no
 QString agoText(double seconds);
 QString secondsText(double seconds);
 QString shapeText(const std::vector<std::int64_t>& shape);  // "32·8·3·3", "scalar"
-// Of what is added up in µs: two decimals, of less than one as many as its digits need.
-QString microsecondsOf(double us);
+// Of what is added up in µs, with its sign: two decimals, of less than one as many as its digits need.
+QString plusMinus(double us);
 QString significant(double value, int digits = 3);  // minus as U+2212 is left to the caller: columns align on '-'
 
 // The constants of a device by the terms of Equation 4, and what they are of: "cpu, 1 of 2 threads".

@@ -29,10 +29,6 @@ QString classWords(const std::string& fusionClass) {
   return word == QLatin1String("reduction") ? QObject::tr("a reduction") : word;
 }
 
-QString plusMinus(double us) {
-  return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + microsecondsOf(std::abs(us));
-}
-
 // A quantity in its unit: extents, times, rates.
 QString sizeText(double value, const std::string& unit) {
   if (unit.empty()) return grouped(std::llround(value));

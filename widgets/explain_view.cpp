@@ -36,10 +36,6 @@ using namespace protocol;
 
 namespace {
 
-QString plusMinus(double us) {
-  return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + microsecondsOf(std::abs(us));
-}
-
 // A decision is part of what is selected if one of its ends is. A place that has no name is part of the operator that holds it, and an
 // access of what carries there the tensor that it reads. A name without a node, as that of the second of two equal statements, is known
 // by its place.

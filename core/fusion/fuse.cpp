@@ -245,7 +245,8 @@ class Fuser {
                 const std::vector<KernelGraph::Work>& work) const {
     if (!m_sizes) m_sizes.emplace(*m_program);
     const auto with = [](Powers& powers, const std::vector<SizeClasses::Class>& classes, int by) {
-      for (const auto c : classes) powers[c] += by;
+      for (const auto c : classes)
+        if (c != SizeClasses::kNone) powers[c] += by;
     };
     const double times = static_cast<double>(m_repeats);
     std::vector<std::pair<double, Powers>> parts;  // seconds

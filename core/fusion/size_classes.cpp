@@ -71,33 +71,27 @@ SizeClasses::SizeClasses(const Program& program) {
   }
   m_dimensions.resize(program.tensors.size());
   m_axes.resize(program.tensors.size());
-  m_axisAt.resize(program.tensors.size());
   m_makers.resize(program.tensors.size());
+  const auto classOf = [&](std::uint32_t member, std::int64_t extent) { return extent > 1 ? rootOf(member) : kNone; };
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
     for (std::uint32_t k = 0; k < program.tensors[t].shape.size(); ++k)
-      if (program.tensors[t].shape[k] > 1) m_dimensions[t].push_back(rootOf(dimension[t] + k));
+      m_dimensions[t].push_back(classOf(dimension[t] + k, program.tensors[t].shape[k]));
   for (std::size_t o = 0; o < program.operators.size(); ++o) {
     const Operator& op = program.operators[o];
     if (op.kind == OperatorKind::Loop || !op.output.valid()) continue;
     m_makers[op.output.value] = OperatorId(o);
-    for (std::uint32_t a = 0; a < op.axes.size(); ++a)
-      if (op.axes[a].extent > 1) {
-        m_axes[op.output.value].push_back(rootOf(axis[o] + a));
-        m_axisAt[op.output.value].emplace_back(rootOf(axis[o] + a), a);
-      }
+    for (std::uint32_t a = 0; a < op.axes.size(); ++a) m_axes[op.output.value].push_back(classOf(axis[o] + a, op.axes[a].extent));
   }
 }
 
 std::pair<std::string, std::int64_t> SizeClasses::nameIn(const Program& program, TensorId tensor, Class c) const {
-  if (const OperatorId maker = m_makers[tensor.value]; maker.valid())
-    for (const auto& [of, a] : m_axisAt[tensor.value])
-      if (of == c) return {program[maker].axes[a].name + " of " + program[tensor].name, program[maker].axes[a].extent};
-  std::size_t at = 0;
-  for (std::size_t k = 0; k < program[tensor].shape.size(); ++k) {
-    if (program[tensor].shape[k] <= 1) continue;
-    if (m_dimensions[tensor.value][at++] == c)
-      return {"dimension " + std::to_string(k + 1) + " of " + program[tensor].name, program[tensor].shape[k]};
-  }
+  const auto& axes = m_axes[tensor.value];
+  for (std::size_t a = 0; a < axes.size(); ++a)
+    if (const Axis& axis = program[m_makers[tensor.value]].axes[a]; axes[a] == c)
+      return {axis.name + " of " + program[tensor].name, axis.extent};
+  const auto& dimensions = m_dimensions[tensor.value];
+  for (std::size_t k = 0; k < dimensions.size(); ++k)
+    if (dimensions[k] == c) return {"dimension " + std::to_string(k + 1) + " of " + program[tensor].name, program[tensor].shape[k]};
   return {};
 }
 

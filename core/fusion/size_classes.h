@@ -14,18 +14,18 @@ namespace nf {
 class SizeClasses {
  public:
   using Class = std::uint32_t;
+  static constexpr Class kNone = UINT32_MAX;
   explicit SizeClasses(const Program& program);
 
-  // Of the dimensions of a tensor, and of the axes of the operator that makes it, reductions included; extents of 1 have none.
+  // Of the dimensions of a tensor, and of the axes of the operator that makes it, reductions included. An extent of 1 is no size: kNone.
   const std::vector<Class>& dimensionsOf(TensorId tensor) const { return m_dimensions[tensor.value]; }
   const std::vector<Class>& axesOf(TensorId made) const { return m_axes[made.value]; }
   // How it is called where this tensor is made or, if nothing makes it, read, "k of Y", with its extent there; empty: it is not there.
   std::pair<std::string, std::int64_t> nameIn(const Program& program, TensorId tensor, Class c) const;
 
  private:
-  std::vector<std::vector<Class>> m_dimensions, m_axes;                // by tensor
-  std::vector<std::vector<std::pair<Class, std::uint32_t>>> m_axisAt;  // by made tensor: class, axis
-  std::vector<OperatorId> m_makers;
+  std::vector<std::vector<Class>> m_dimensions, m_axes;  // by tensor
+  std::vector<OperatorId> m_makers;                      // by tensor
 };
 
 }  // namespace nf
