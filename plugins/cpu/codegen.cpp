@@ -66,8 +66,10 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
   passes.addPass(llvm::EarlyCSEPass(true));
   passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
+  codegen::DebugLocations locations(module);
   for (llvm::Function& f : module)
     if (!f.isDeclaration()) passes.run(f, functions);
+  locations.restore();
 }
 
 // Loop strength reduction takes two fifths of the time of code generation and is worth some 5 % of a kernel's. LLVM has no other way to

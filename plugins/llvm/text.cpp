@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 
+#include <llvm/IR/InstIterator.h>
 #include <llvm/Support/raw_ostream.h>
 
 namespace nf::codegen {
@@ -37,7 +38,21 @@ std::size_t numberAfter(std::string_view line, std::string_view mark, std::size_
   return number;
 }
 
+bool isKnown(const llvm::DebugLoc& location) { return location && location.getLine() != 0; }
+
 }  // namespace
+
+DebugLocations::DebugLocations(llvm::Module& module) {
+  for (llvm::Function& f : module)
+    for (llvm::Instruction& i : llvm::instructions(f))
+      if (isKnown(i.getDebugLoc())) m_locations.emplace_back(&i, i.getDebugLoc());
+}
+
+void DebugLocations::restore() {
+  for (const auto& [value, location] : m_locations)
+    if (auto* instruction = llvm::cast_or_null<llvm::Instruction>(value); instruction && !isKnown(instruction->getDebugLoc()))
+      instruction->setDebugLoc(location);
+}
 
 KernelText moduleText(const llvm::Module& module, const loop::LoopText& loops) {
   KernelText result;

@@ -652,6 +652,30 @@ TEST(Compiler, TextsCarryOriginsToInstructions) {
   }
 }
 
+// In a kernel of one task nothing depends on the task: LLVM moves all of it out of the loop.
+TEST(Compiler, OriginsOutliveCodeMotion) {
+  Builder b;
+  const auto from = [&](std::uint32_t begin) { return b.p.sourceOrigin({SourceId(std::size_t{0}), begin, begin + 5}); };
+  const OriginId ofX = from(10), ofW = from(20), ofProduct = from(30);
+  const TensorId x = b.input("X", {4, 6}), w = b.input("W", {6, 6});
+  b.output(b.op("Y", {4, 6}, {6}, Reducer::Sum, [&](const auto& v) {
+    return b.p.binary(ScalarOp::Mul, b.p.load(x, {{v[0], {}}, {v[2], {}}}, ofX), b.p.load(w, {{v[2], {}}, {v[1], {}}}, ofW),
+                      ofProduct);
+  }));
+  const Target target = hostTarget();
+  auto compiler = cpu().compiler(target);
+  const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, target))->first(), {"loops", "llvm", "asm"}});
+  ASSERT_TRUE(object.ok()) << object.error().message;
+  for (const char* kind : {"loops", "llvm", "asm"}) {
+    const KernelText& text = object->texts.at(kind);
+    for (const OriginId origin : {ofX, ofW, ofProduct})
+      EXPECT_TRUE(std::any_of(text.lineOrigins.begin(), text.lineOrigins.end(),
+                              [&](const auto& o) { return std::find(o.begin(), o.end(), origin) != o.end(); }))
+          << kind << ", " << origin.value << "\n"
+          << text.text;
+  }
+}
+
 // Less effort gives other code and the same bits.
 TEST(Compiler, QuickCodeComputesTheSame) {
   constexpr std::int64_t kRows = 17, kColumns = 40, kSummed = 33;

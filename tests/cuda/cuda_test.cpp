@@ -361,6 +361,28 @@ TEST(CudaText, OriginsReachTheLinesOfCudaAndPtx) {
   }
 }
 
+TEST(CudaText, OriginsOutliveCodeMotion) {
+  Builder b;
+  const auto from = [&](std::uint32_t begin) { return b.p.sourceOrigin({SourceId(std::size_t{0}), begin, begin + 5}); };
+  const OriginId ofX = from(10), ofW = from(20), ofProduct = from(30);
+  const TensorId x = b.input("X", {4, 6}), w = b.input("W", {6, 6});
+  b.output(b.op("Y", {4, 6}, {6}, Reducer::Sum, [&](const auto& v) {
+    return b.p.binary(ScalarOp::Mul, b.p.load(x, {{v[0], {}}, {v[2], {}}}, ofX), b.p.load(w, {{v[2], {}}, {v[1], {}}}, ofW),
+                      ofProduct);
+  }));
+  const Schedule first = (*scheduleSpace(b.p, *cuda::nominalTarget("sm_80")))->first();
+  const auto object = compilerFor("sm_80")->compile({b.p, withGenerator(first, "llvm"), {"loops", "llvm", "ptx"}});
+  ASSERT_TRUE(object.ok()) << object.error().detail;
+  for (const std::string kind : {"loops", "llvm", "ptx"}) {
+    const KernelText& text = object->texts.at(kind);
+    for (const OriginId origin : {ofX, ofW, ofProduct})
+      EXPECT_TRUE(std::any_of(text.lineOrigins.begin(), text.lineOrigins.end(),
+                              [&](const auto& o) { return std::find(o.begin(), o.end(), origin) != o.end(); }))
+          << kind << ", " << origin.value << "\n"
+          << text.text;
+  }
+}
+
 TEST(CudaText, NeighboursMoveAtOnce) {
   Builder b;
   const TensorId x = b.input("X", {256, 256}), y = b.input("Y", {256, 256});
