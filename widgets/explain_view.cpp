@@ -25,6 +25,7 @@
 #include "widgets/basic.h"
 #include "widgets/decision_card.h"
 #include "widgets/fusion_model.h"
+#include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
 #include "widgets/names.h"
 #include "widgets/stage_slider.h"
@@ -439,8 +440,10 @@ void ExplainView::markSelection() {
   }
   m_marking = true;
   QItemSelection rows;
+  const std::vector<bool> byPlace = ledTo(m_graph->graph(), *m_selection, m_selection->reads());
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (m_selection->leadsTo(nodes[static_cast<std::size_t>(i)].id, nodes[static_cast<std::size_t>(i)].origins))
+    if (m_selection->tensors().empty() ? byPlace[static_cast<std::size_t>(i)]
+                                       : m_selection->isCalled(nodes[static_cast<std::size_t>(i)].id))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/protocol/message.h"
+#include "core/support/unique_names.h"
 #include "core/syntax/derivative_name.h"
 #include "widgets/graph_view.h"
 #include "widgets/names.h"
+#include "widgets/selection.h"
 
 namespace nf {
 
@@ -43,6 +46,61 @@ bool isGradientOf(const GraphPage& graph, const GraphNode& node, const std::stri
 
 bool isUpdateOf(const GraphNode& node, const std::string& tensor) {
   return (node.phase == Phase::Optimizer || node.kind == NodeKind::State) && node.id.starts_with(tensor + '.');
+}
+
+namespace {
+
+// Those of these spans that no smaller one of them is inside of.
+std::set<std::uint32_t> innermost(const std::set<std::uint32_t>& spans, const std::vector<SourceSpan>& all) {
+  std::set<std::uint32_t> least = spans;
+  std::erase_if(least, [&](std::uint32_t o) {
+    const SourceSpan& outer = all[o];
+    return std::ranges::any_of(spans, [&](std::uint32_t other) {
+      const SourceSpan& s = all[other];
+      return s.source == outer.source && s.begin >= outer.begin && s.end <= outer.end && s.end - s.begin < outer.end - outer.begin;
+    });
+  });
+  return least;
+}
+
+}  // namespace
+
+std::vector<bool> ledTo(const GraphPage& graph, const Selection& selection, const std::string& reads) {
+  using Relation = Selection::Relation;
+  const std::size_t count = graph.nodes.size();
+  std::set<std::string> readers;
+  for (const GraphEdge& e : graph.edges)
+    if (!e.carried && !reads.empty() && (e.from == reads || withoutNumber(e.from) == reads)) readers.insert(e.to);
+  std::vector<Relation> relation(count);
+  std::vector<bool> uses(count), led(count);
+  std::set<std::uint32_t> around;  // spans that hold a selected place
+  bool used = false;               // by an operator that came from a selected place
+  for (std::size_t i = 0; i < count; ++i) {
+    const GraphNode& node = graph.nodes[i];
+    relation[i] = selection.relation(node.origins);
+    uses[i] = readers.contains(node.id) || (!reads.empty() && isGradientOf(graph, node, reads));
+    used = used || (uses[i] && relation[i] == Relation::Exact);
+    if (relation[i] == Relation::Around)
+      for (const std::uint32_t o : node.origins)
+        if (selection.relation({o}) == Relation::Around) around.insert(o);
+  }
+  bool held = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    // All operators of a function came from the one place of its call.
+    const bool exact = relation[i] == Relation::Exact && (uses[i] || !used);
+    const bool holds = relation[i] == Relation::Around && readers.contains(graph.nodes[i].id);
+    led[i] = exact || holds;
+    held = held || holds;
+  }
+  if (const auto least = innermost(around, selection.spans()); !held)
+    for (std::size_t i = 0; i < count; ++i)
+      if (relation[i] == Relation::Around && std::ranges::any_of(graph.nodes[i].origins, [&](auto o) { return least.contains(o); }))
+        led[i] = true;
+  // The argument of a call is inside no operator.
+  if (!selection.empty() && std::ranges::none_of(led, std::identity{})) led = uses;
+  for (std::size_t i = 0; i < count; ++i)
+    if (!reads.empty() && graph.nodes[i].id == reads) led[i] = true;
+  return led;
 }
 
 QStringList nameLines(const QFontMetrics& metrics, const QString& name, int first, int second, bool room,

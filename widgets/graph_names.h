@@ -15,6 +15,8 @@ struct GraphPage;
 
 namespace nf {
 
+class Selection;
+
 // An operator that a fused kernel computes once more instead of reading it: "d(L)/d(Y)#2".
 bool isAgain(const protocol::GraphPage& graph, const protocol::GraphNode& node);
 // Without the number of one that is computed again.
@@ -26,6 +28,10 @@ std::string tensorOf(const protocol::GraphPage& graph, const protocol::GraphNode
 // What is of a tensor and no tensor of its own: a gradient with respect to it with its partial sums, and what an optimizer makes of it.
 bool isGradientOf(const protocol::GraphPage& graph, const protocol::GraphNode& node, const std::string& tensor);
 bool isUpdateOf(const protocol::GraphNode& node, const std::string& tensor);
+
+// By node: whether selected places inside operators lead to it: it came from one of them, it holds one, or it makes `reads`, the tensor
+// that they read. What holds an access reads its tensor; where none does, what holds a place is the smallest around it.
+std::vector<bool> ledTo(const protocol::GraphPage& graph, const Selection& selection, const std::string& reads);
 
 // Where the graph has the kernel: the operators of a loop's body are in no graph, and may have the names of others that are.
 std::vector<std::string> nodesOf(const protocol::SubgraphInfo& kernel);

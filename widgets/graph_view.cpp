@@ -296,13 +296,14 @@ void GraphView::relate() {
   };
   // A tensor without a node, as one that a pass has taken out, is still where it came from.
   const bool byName = std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);
-  // A token inside an operator: what was derived from it, the operators that hold it, and the tensor that it reads.
-  const auto placed = [&](const GraphNode& node) {
-    return m_selection->tensors().empty() ? m_selection->leadsTo(node.id, node.origins)
-                                          : m_selection->relation(node.origins) == Selection::Relation::Exact;
+  const std::vector<bool> byPlace =
+      m_selection->tensors().empty() ? ledTo(m_graph, *m_selection, m_selection->reads()) : std::vector<bool>();
+  const auto placed = [&](std::size_t i) {
+    return m_selection->tensors().empty() ? static_cast<bool>(byPlace[i])
+                                          : m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact;
   };
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if ((!m_selection->empty() && !decided && (byName ? called(m_graph.nodes[i]) : placed(m_graph.nodes[i]))) ||
+    if ((!m_selection->empty() && !decided && (byName ? called(m_graph.nodes[i]) : placed(i))) ||
         (decided && isEndOfDecision(m_graph.nodes[i])) || QString::fromStdString(m_graph.nodes[i].id) == m_chosen)
       marks[i] = Mark::Chosen, chosen.push_back(static_cast<int>(i));
   // Of what has a name and no node, the operator around its place.
@@ -637,6 +638,11 @@ void GraphView::step(int key) {
   int current = -1;
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
     if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) current = static_cast<int>(i);
+  // What another view has chosen; of several the one that is made last, as where its panel leads.
+  for (std::size_t i = 0; i < m_marks.size() && m_chosen.isEmpty(); ++i)
+    if (m_marks[i] == Mark::Chosen &&
+        (current < 0 || m_selection->tensors().empty() || tensorOf(m_graph, m_graph.nodes[i]) == m_selection->tensors().back()))
+      current = static_cast<int>(i);
   if (current < 0) {
     if (!m_graph.nodes.empty()) choose(QString::fromStdString(m_graph.nodes[0].id), true);
     return;

@@ -91,15 +91,17 @@ void ProfileModel::setKernels(std::optional<std::set<std::string>> subgraphs) {
   if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
 
-void ProfileModel::setStep(const std::string& device, bool edited) {
-  if (m_deviceInUse == device && m_edited == edited) return;
-  m_deviceInUse = device, m_edited = edited;
+void ProfileModel::setStep(const std::string& device, bool edited, const std::set<std::string>& replaced) {
+  if (m_deviceInUse == device && m_edited == edited && m_replaced == replaced) return;
+  m_deviceInUse = device, m_edited = edited, m_replaced = replaced;
   if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
 
 bool ProfileModel::isNow(int row) const { return isNow(m_profile.kernels[static_cast<std::size_t>(row)].subgraph); }
 
-bool ProfileModel::isNow(const std::string& subgraph) const {
+bool ProfileModel::isNow(const std::string& subgraph) const { return isOfStep(subgraph) && !m_replaced.contains(subgraph); }
+
+bool ProfileModel::isOfStep(const std::string& subgraph) const {
   return !ofOtherDevice() && !m_edited && (!m_kernels || m_kernels->contains(subgraph));
 }
 
@@ -107,9 +109,9 @@ QString ProfileModel::whyNotNow() const {
   if (rowCount() == 0) return {};
   if (ofOtherDevice()) return tr("on %1, which is not in use").arg(QString::fromStdString(m_profile.device));
   if (m_edited) return tr("of an earlier text");
-  for (int row = 0; row < rowCount(); ++row)
-    if (!isNow(row)) return tr("of an earlier plan");
-  return {};
+  const auto all = [&](auto&& is) { return std::ranges::all_of(m_profile.kernels, is, &protocol::KernelTimeInfo::subgraph); };
+  if (!all([&](const std::string& id) { return isOfStep(id); })) return tr("of an earlier plan");
+  return all([&](const std::string& id) { return isNow(id); }) ? QString() : tr("before kernels were replaced");
 }
 
 int ProfileModel::rowOf(const std::string& subgraph) const {
@@ -283,7 +285,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     m_chosen = k.subgraph;
     m_counters->choose(m_chosen);
     showSentence();
-    if (m_model->isNow(now.row())) Q_EMIT kernelChosen(k.subgraph);
+    if (m_model->isOfStep(k.subgraph)) Q_EMIT kernelChosen(k.subgraph);
   });
   connect(theme, &Theme::changed, this, [this] { showSentence(); });
   setContextMenuPolicy(Qt::ActionsContextMenu);
@@ -407,8 +409,8 @@ void ProfileView::setKernels(std::optional<std::set<std::string>> subgraphs) {
   showSentence();
 }
 
-void ProfileView::setStep(const std::string& device, bool edited) {
-  m_model->setStep(device, edited);
+void ProfileView::setStep(const std::string& device, bool edited, const std::set<std::string>& replaced) {
+  m_model->setStep(device, edited, replaced);
   m_timeline->update();
   showAge();
   showSentence();
@@ -432,10 +434,11 @@ void ProfileView::showSentence() {
   const std::string& why = m_model->profile().timeline.why;
   const QString limit = row >= 0 && m_model->isNow(row) ? m_model->limitOf(row) : QString();
   const QString text =
-      row >= 0 && !m_model->isNow(row)
+      row >= 0 && !m_model->isOfStep(m_chosen)
           ? tr("The step has no such kernel now: this profile is %1. Profile measures the step as it is.").arg(m_model->whyNotNow())
-      : kernels || why.empty() ? limit
-                               : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));
+      : row >= 0 && !m_model->isNow(row) ? tr("Another kernel has taken its place since. Profile measures the step as it is.")
+      : kernels || why.empty()           ? limit
+                                         : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));
   m_sentence->setText(text);
   m_sentence->setVisible(!text.isEmpty());
   m_bolt->setVisible(!limit.isEmpty() && text == limit);

@@ -41,9 +41,11 @@ class ProfileModel : public QAbstractTableModel {
   int rowOf(const std::string& subgraph) const;  // -1: none
   // The kernels of the step as it is now; nullopt: not known. What was profiled of others is of an earlier step.
   void setKernels(std::optional<std::set<std::string>> subgraphs);
-  // The device in use, empty: not known, and whether the text that the step is of has changed since.
-  void setStep(const std::string& device, bool edited);
-  bool isNow(int row) const;
+  // The device in use, empty: not known, whether the text that the step is of has changed since, and which subgraphs have another kernel
+  // now.
+  void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced);
+  bool isOfStep(const std::string& subgraph) const;  // the step has it, though it may have another kernel now
+  bool isNow(int row) const;                         // and that is the kernel that was profiled
   bool isNow(const std::string& subgraph) const;
   QString whyNotNow() const;       // "of an earlier text", of the profile; empty: it is of the step as it is now
   QString limitOf(int row) const;  // a sentence: what limits the kernel, and by how much
@@ -63,6 +65,7 @@ class ProfileModel : public QAbstractTableModel {
   std::optional<std::set<std::string>> m_kernels;
   std::string m_deviceInUse;
   bool m_edited = false;
+  std::set<std::string> m_replaced;
   std::optional<protocol::DeviceConstants> m_device;
 };
 
@@ -77,7 +80,7 @@ class ProfileView : public QWidget {
   void setDevice(std::optional<protocol::DeviceConstants> device);
   void choose(const std::string& subgraph);
   void setKernels(std::optional<std::set<std::string>> subgraphs);
-  void setStep(const std::string& device, bool edited);
+  void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced = {});
   void setRunning(bool running);
   void clear();
   const ProfileModel* model() const { return m_model; }

@@ -106,11 +106,6 @@ Selection::Relation Selection::relation(const protocol::Origins& origins) const 
   return best;
 }
 
-bool Selection::leadsTo(std::string_view tensor, const protocol::Origins& origins) const {
-  if (!m_tensors.empty()) return isCalled(tensor);
-  return !m_selected.empty() && ((!m_reads.empty() && tensor == m_reads) || relation(origins) != Relation::None);
-}
-
 std::vector<SourceSpan> Selection::selectedSpans() const {
   std::vector<SourceSpan> out;
   for (const auto id : m_selected)

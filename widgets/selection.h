@@ -47,9 +47,6 @@ class Selection : public QObject {
   Relation relation(const protocol::Origins& origins) const;
   // Of what makes these tensors: by their names where the selection has names.
   Relation relation(const std::vector<std::string>& tensors, const protocol::Origins& origins) const;
-  // Whether this tensor is selected, by its name where the selection has names. Places inside operators lead to those that hold them,
-  // that were derived from them, and to the tensor that they read.
-  bool leadsTo(std::string_view tensor, const protocol::Origins& origins) const;
   // Selected spans of the notebook, for the editor's tint.
   std::vector<protocol::SourceSpan> selectedSpans() const;
 

@@ -590,8 +590,8 @@ void TuneView::setRunOld(bool old) {
   for (QWidget* plot : {static_cast<QWidget*>(m_latency), static_cast<QWidget*>(m_loss)}) setGreyed(plot, old);
 }
 
-void TuneView::setStep(const std::string& device, bool edited) {
-  m_profile->setStep(device, edited);
+void TuneView::setStep(const std::string& device, bool edited, const std::set<std::string>& replaced) {
+  m_profile->setStep(device, edited, replaced);
   if (device.empty() || device == m_device) return;
   const bool another = !std::exchange(m_device, device).empty();
   showOffers();

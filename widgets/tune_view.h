@@ -45,7 +45,7 @@ class TuneView : public QWidget {
   void setRunOld(bool old);             // the text that the run was of has changed since
   // That the next run is on, empty: not known, and whether the text that was profiled has changed since.
   // Of a device that interprets there is neither kernel nor schedule: nothing is asked for.
-  void setStep(const std::string& device, bool edited);
+  void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced = {});  // as ProfileModel's
   bool interprets() const;
   void setTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);
   void setSpace(const protocol::Space& space);

@@ -382,10 +382,11 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   for (const auto& e : graph.edges)
     if (!token && e.carried && e.from == tensor) updated = e.to;
   const auto related = [&](const protocol::Origins& places) {
-    if (!updated.empty()) return false;
-    const Selection::Relation relation = probe.relation(places);
-    return relation == Selection::Relation::Exact || (token && relation == Selection::Relation::Around);
+    return updated.empty() && probe.relation(places) == Selection::Relation::Exact;
   };
+  const std::string& reads = tensor == m_tab->inspected.toStdString() ? tensor : m_selection.reads();
+  std::vector<bool> led = token ? ledTo(graph, probe, reads) : std::vector<bool>(graph.nodes.size());
+  for (std::size_t i = 0; i < led.size() && !token; ++i) led[i] = related(graph.nodes[i].origins);
   const auto updates = [&](const std::string& id) {
     return std::any_of(graph.edges.begin(), graph.edges.end(),
                        [&](const auto& e) { return e.carried && e.from == id && e.to == tensor; });
@@ -394,10 +395,11 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   std::set<std::string> gradients;
   std::size_t more = 0;
   std::string next;  // the first that has no row
-  for (const auto& node : graph.nodes) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const auto& node = graph.nodes[i];
     const bool ofUpdate = !updated.empty() && isUpdateOf(node, updated);
     const bool chosen = std::find(tensors.begin(), tensors.end(), node.id) != tensors.end();
-    if (!chosen && !related(node.origins) && !updates(node.id) && !ofUpdate) continue;
+    if (!chosen && !led[i] && !updates(node.id) && !ofUpdate) continue;
     ids.push_back(node.id);
     const auto leadTo = [&](const std::string& made) {
       if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(made))); token && t && t->derivative)
@@ -405,7 +407,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     };
     if (node.merged.empty()) leadTo(node.id);
     for (const protocol::MergedOperator& m : node.merged)
-      if (related(m.origins)) leadTo(m.name);
+      if (related(m.origins) || (led[i] && probe.relation(m.origins) == Selection::Relation::Around)) leadTo(m.name);
     // What is chosen is there whole.
     if (!chosen && !ofUpdate && ids.size() > kMostNodes) {
       if (more++ == 0) next = node.id;
@@ -438,7 +440,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
       return std::find(tensors.begin(), tensors.end(), op) != tensors.end() || std::find(ids.begin(), ids.end(), op) != ids.end();
     };
     const bool own = chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen);
-    if (!own && !related(s.origins)) continue;
+    const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
+    if (!own && !around && !related(s.origins)) continue;
     if (++kernels > kMostKernels && !own) continue;
     const QString id = QString::fromStdString(s.id);
     leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
@@ -515,9 +518,11 @@ void MainWindow::showRun() {
 // As the profile has them where it is of all these kernels, side by side in one step; else as the trial of each was timed.
 void MainWindow::showTimes() {
   const Workspace& w = *m_tab->workspace;
+  const std::set<std::string> replaced = w.replacedSinceProfile();
+  m_tune->setStep(w.deviceInUse(), w.profileIsEdited(), replaced);
   std::vector<protocol::SubgraphInfo> kernels = w.subgraphs().subgraphs;
   if (const auto& profile = w.profile();
-      profile && (w.deviceInUse().empty() || profile->device == w.deviceInUse()) && !w.profileIsEdited()) {
+      profile && (w.deviceInUse().empty() || profile->device == w.deviceInUse()) && !w.profileIsEdited() && replaced.empty()) {
     std::map<std::string, double> profiled;
     for (const protocol::KernelTimeInfo& k : profile->kernels) profiled.emplace(k.subgraph, k.us);
     if (std::ranges::all_of(kernels, [&](const auto& k) { return profiled.contains(k.id); }))

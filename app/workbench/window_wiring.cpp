@@ -355,7 +355,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (TrainStrip* s = strip(tab)) s->addSwap(e);
     if (tab != m_tab) return;
     m_tune->addSwap(e);
-    if (page() == Page::Tune) w->wantSubgraphs();
+    if (page() != Page::Author) w->wantSubgraphs();
   });
   connect(w, &Workspace::trialArrived, this, [this, tab](const protocol::TrialEvent& e) {
     if (TrainStrip* s = strip(tab)) s->addTrial(e);

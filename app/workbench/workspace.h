@@ -102,7 +102,9 @@ class Workspace : public QObject {
   std::int64_t trialsOfOthers() const;                    // of this run, on kernels that are not among subgraphs() any more
   const std::optional<protocol::Profile>& profile() const { return m_profile; }  // the last one of this run
   std::chrono::steady_clock::time_point profileTaken() const { return m_profileTaken; }
-  bool profileIsEdited() const;     // what trains is another text now than what was profiled
+  bool profileIsEdited() const;  // what trains is another text now than what was profiled
+  // Subgraphs that have another kernel now than when the profile was taken, and than the one that it timed.
+  std::set<std::string> replacedSinceProfile() const;
   std::string deviceInUse() const;  // empty: not known
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
@@ -262,6 +264,7 @@ class Workspace : public QObject {
   std::optional<protocol::Profile> m_profile;
   std::string m_profileMeaning;  // of what trains, as it was profiled; empty: not known
   std::chrono::steady_clock::time_point m_profileTaken;
+  std::map<std::string, std::optional<protocol::KernelMaking>> m_profileMade;  // by subgraph: the kernels then
   double m_afterKey = 0;
   bool m_edited = false;
   bool m_live = false;  // what is asked for now is what the newest analysis changes

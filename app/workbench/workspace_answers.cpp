@@ -303,6 +303,8 @@ void Workspace::wantProfile() {
       m_profile = *p;
       m_profileMeaning = p->revision == m_analysis.revision ? meaningOfTrainings() : std::string();
       m_profileTaken = std::chrono::steady_clock::now();
+      m_profileMade.clear();
+      for (const SubgraphInfo& kernel : m_subgraphs.subgraphs) m_profileMade.emplace(kernel.id, kernel.made);
       Q_EMIT profileArrived(*p);
       Q_EMIT milestone(QStringLiteral("profile"));
     } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && !running() && error->stage != "gone") {
@@ -456,6 +458,20 @@ std::string Workspace::meaningOfTrainings() const {
 
 bool Workspace::profileIsEdited() const {
   return m_profile && !m_profileMeaning.empty() && m_profileMeaning != meaningOfTrainings();
+}
+
+std::set<std::string> Workspace::replacedSinceProfile() const {
+  std::set<std::string> replaced;
+  if (!m_profile) return replaced;
+  std::map<std::string, std::optional<KernelMaking>> timed;
+  for (const KernelTimeInfo& kernel : m_profile->kernels) timed.emplace(kernel.subgraph, kernel.made);
+  for (const SubgraphInfo& kernel : m_subgraphs.subgraphs) {
+    const auto then = m_profileMade.find(kernel.id);
+    const auto measured = timed.find(kernel.id);
+    if (!kernel.made || then == m_profileMade.end() || measured == timed.end() || !measured->second) continue;
+    if (kernel.made != then->second && kernel.made != measured->second) replaced.insert(kernel.id);
+  }
+  return replaced;
 }
 
 std::string Workspace::deviceInUse() const {

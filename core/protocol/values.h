@@ -433,6 +433,13 @@ constexpr auto enumNames(TrialStatus) { return std::array{"ok", "wrong", "killed
 enum class SubgraphState : std::uint8_t { Waiting, Searching, Done, Pinned };
 constexpr auto enumNames(SubgraphState) { return std::array{"waiting", "searching", "done", "pinned"}; }
 
+// What makes a kernel of a subgraph what it is.
+struct KernelMaking {
+  JsonText schedule;
+  bool quick = false;  // compiled quickly, as a first kernel is
+  NF_FIELDS(KernelMaking, schedule, quick);
+};
+
 struct SubgraphInfo {
   std::string id;                      // structural hash: the key of events, trials and kernels
   std::string name;                    // "dW + sgd"
@@ -448,9 +455,10 @@ struct SubgraphInfo {
   Origins origins;
   JsonText inUse;                      // schedule of the kernel that the last training runs or ran with; empty: none has run it
   std::optional<std::uint64_t> trial;  // whose time `us` is
+  std::optional<KernelMaking> made;    // the kernel of that trial, or the pinned one; none: nothing is known of it
   std::string loop;                    // node id of the outermost loop that it runs in; empty: none
   NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
-            flops, bytes, origins, inUse, trial, loop);
+            flops, bytes, origins, inUse, trial, made, loop);
 };
 
 struct TrialInfo {
@@ -505,8 +513,9 @@ struct KernelTimeInfo {
   std::string subgraph, name;
   double calls = 0, us = 0;             // calls a step; of one call
   std::int64_t flops = 0, bytes = 0;    // of one call; bytes: distinct tensors read and written
+  std::optional<KernelMaking> made;     // none: it was not made by a schedule
   std::optional<CounterInfo> counters;  // where the device has some and nothing trained
-  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes, counters);
+  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes, made, counters);
 };
 
 // Counters of two kernels of a subgraph, each made by a schedule.

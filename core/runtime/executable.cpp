@@ -203,6 +203,7 @@ Result<Unit> Executable::setKernel(std::uint32_t subgraph, std::shared_ptr<Linke
     m_workspaceBytes = kernel->workspaceBytes;
   }
   m_kernels[subgraph] = std::move(kernel);
+  m_profile[subgraph] = {};  // of the kernel before
   m_graphs.outdate();
   return Unit{};
 }

@@ -24,6 +24,7 @@ namespace nf {
 struct LinkedKernel {
   std::unique_ptr<Kernel> kernel;
   std::string schedule;  // its text: what the swap log keeps
+  bool quick = false;    // compiled with CompileEffort::Quick
   std::int64_t workspaceBytes = 0;
   std::uint64_t generation = 1;
 };

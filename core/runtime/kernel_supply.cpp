@@ -107,6 +107,7 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::link(const std::shared_ptr<c
   auto linked = std::make_shared<LinkedKernel>();
   linked->kernel = std::move(kernel);
   linked->schedule = object->schedule.text();
+  linked->quick = object->effort == CompileEffort::Quick;
   linked->workspaceBytes = object->workspaceBytes;
   linked->generation = generation;
   // The object lives as long as its kernel: its address stays the key of m_links.

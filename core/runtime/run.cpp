@@ -399,7 +399,9 @@ std::vector<KernelTime> kernelTimes(const Executable& x) {
   for (std::size_t i = 0; i < x.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = x.plan().subgraphs[i];
     const Executable::Watch& watch = x.profile()[i];
-    times.push_back({s.hash, s.name, s.callsPerStep, watch.median() * 1e6, workOf(*s.program), trafficOf(*s.program)});
+    KernelTime time{s.hash, s.name, s.callsPerStep, watch.median() * 1e6, workOf(*s.program), trafficOf(*s.program), {}, false};
+    if (const auto& kernel = x.kernel(static_cast<std::uint32_t>(i))) time.schedule = kernel->schedule, time.quick = kernel->quick;
+    times.push_back(std::move(time));
   }
   std::sort(times.begin(), times.end(), moreExpensive);
   return times;

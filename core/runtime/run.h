@@ -25,6 +25,8 @@ struct KernelTime {
   std::string name;
   double callsPerStep = 0, microseconds = 0;  // of one call, median of the newest
   std::int64_t flops = 0, bytes = 0;          // of one call
+  std::string schedule;                       // of the kernel that was timed; empty: none
+  bool quick = false;                         // as LinkedKernel's
 };
 // Of what the executable's profile has seen, the most expensive first.
 std::vector<KernelTime> kernelTimes(const Executable& executable);

@@ -101,6 +101,7 @@ class Jobs {
   static const protocol::TrialInfo* inUseOf(const Trials& trials);
   // In a row and as the kernel; null: none is timed. `best`: bestSchedule().
   static const protocol::TrialInfo* shownOf(const Trials& trials, const std::string& best);
+  static protocol::KernelMaking makingOf(const Trials& trials, const protocol::TrialInfo& trial);
   // That won the last comparison of a search, so that a run would begin with it; empty: none is on record. Without m_mutex.
   std::string bestSchedule(const std::string& subgraph);
   struct Point {

@@ -117,6 +117,10 @@ const protocol::TrialInfo* Jobs::shownOf(const Trials& trials, const std::string
   return held != trials.list.rend() ? &*held : bestOf(trials.list);
 }
 
+protocol::KernelMaking Jobs::makingOf(const Trials& trials, const protocol::TrialInfo& trial) {
+  return {trial.schedule, trials.quick && &trials.list[*trials.quick] == &trial};
+}
+
 std::string Jobs::bestSchedule(const std::string& subgraph) {
   const auto hash = hashFromHex(subgraph);
   std::shared_ptr<DeviceContext> context;
@@ -167,7 +171,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       const auto trials = m_trials.find(hash);
       if (trials != m_trials.end() && (!trials->second.list.empty() || trials->second.us)) {
         const protocol::TrialInfo* shown = shownOf(trials->second, best);
-        if (shown) info.trial = shown->number;
+        if (shown) info.trial = shown->number, info.made = makingOf(trials->second, *shown);
         info.us = shown ? shown->us : trials->second.us;
         // The first kernel may have been timed again.
         info.firstUs = shown && shown == firstOf(trials->second.list) ? shown->us : trials->second.firstUs;
@@ -193,6 +197,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
           timed = timedTrialOf(trials->second.list, *schedule);
         info.us = timed ? timed->us : std::nullopt;
         info.trial = timed ? std::optional(timed->number) : std::nullopt;
+        info.made = timed ? makingOf(trials->second, *timed) : protocol::KernelMaking{{schedule->text()}, false};
       }
     }
     for (const OperatorId op : group.operators) {

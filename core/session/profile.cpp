@@ -28,7 +28,10 @@ protocol::Profile Jobs::profileOf(Executable& executable, const Revision* revisi
   for (const KernelTime& t : kernelTimes(executable)) {
     if (!(t.microseconds > 0)) continue;
     answer.stepUs += t.microseconds * t.callsPerStep;
-    answer.kernels.push_back({t.subgraph.hex(), t.name, t.callsPerStep, t.microseconds, t.flops, t.bytes});
+    protocol::KernelTimeInfo& info = answer.kernels.emplace_back();
+    info.subgraph = t.subgraph.hex(), info.name = t.name, info.calls = t.callsPerStep, info.us = t.microseconds;
+    info.flops = t.flops, info.bytes = t.bytes;
+    if (!t.schedule.empty()) info.made = protocol::KernelMaking{{t.schedule}, t.quick};
   }
   answer.timeline = describeTimeline(executable.takeActivities(), revision ? &revision->spans() : nullptr, number, m_sites);
   return answer;

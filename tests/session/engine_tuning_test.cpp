@@ -117,6 +117,19 @@ TEST_F(EngineJobs, ALineOfAKernelCameFromEveryPlaceThatHasIt) {
   EXPECT_TRUE(tokens.contains("B[i, k]"));
 }
 
+// Before anything was tried a profile is of the first kernels, and says so.
+TEST_F(EngineJobs, AProfileTellsWhichKernelsItTimed) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto profile = engine.ask<Profile>(ProfileRequest{1, 3});
+  ASSERT_FALSE(profile.kernels.empty());
+  for (const KernelTimeInfo& k : profile.kernels) {
+    ASSERT_TRUE(k.made) << k.name;
+    EXPECT_EQ(k.made->schedule, engine.ask<Space>(SpaceRequest{k.subgraph}).current) << k.name;
+    EXPECT_FALSE(k.made->quick) << k.name;
+  }
+}
+
 // What earlier runs have tried is shown before anything runs, and a trial of it can be measured once more.
 TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   std::map<std::string, std::set<std::string>> tried;

@@ -345,6 +345,10 @@ TEST_F(Widgets, ANodeIsChosenByClickAndByKey) {
   EXPECT_EQ(view.chosen(), "d(L)/d(W)");
   QTest::keyClick(&view, Qt::Key_Escape);
   EXPECT_TRUE(selection.empty());
+  // From what another view has chosen, too.
+  selection.select({0}, {"Y"});
+  QTest::keyClick(&view, Qt::Key_Right);
+  EXPECT_EQ(view.chosen(), "L");
 }
 
 TEST_F(Widgets, TheGraphIsSavedAsSvg) {

@@ -383,6 +383,16 @@ TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
   EXPECT_TRUE(profile->age().startsWith("on cpu, which is not in use, ")) << profile->age().toStdString();
   EXPECT_FALSE(isNow(1));
   view.setStep("cpu", false);
+  // One that another has taken the place of is still a kernel of the step.
+  view.setStep("cpu", false, {"bb02"});
+  EXPECT_TRUE(profile->age().startsWith("before kernels were replaced, ")) << profile->age().toStdString();
+  EXPECT_FALSE(isNow(0));
+  EXPECT_TRUE(isNow(1));
+  QTest::keyClick(profile->table(), Qt::Key_Home, Qt::ControlModifier);
+  EXPECT_EQ(view.current(), "bb02");
+  EXPECT_TRUE(profile->sentence().startsWith("Another kernel has taken its place since.")) << profile->sentence().toStdString();
+  view.setStep("cpu", false);
+  EXPECT_TRUE(isNow(0));
   // And the curves of a run of another text.
   view.setRunOld(true);
   EXPECT_TRUE(isGreyed(view.latency()) && isGreyed(view.loss()));

@@ -66,10 +66,10 @@ TEST_F(Placed, WhatAFunctionMakesIsSelectedByItsName) {
   EXPECT_TRUE(click("Z = linear", 0).contains("Z"));
   EXPECT_EQ(window->inspector()->tensor(), "Z");
   EXPECT_TRUE(wait([&] { return window->explain()->graph()->graph().revision == document().revision(); }));
-  EXPECT_TRUE(selection().leadsTo("Z", {}));
+  EXPECT_TRUE(selection().isCalled("Z") || selection().reads() == "Z");
   EXPECT_EQ(click("linear(Z", 7), std::set<std::string>{"Z"});
   EXPECT_EQ(window->inspector()->tensor(), "Z");
-  EXPECT_TRUE(selection().leadsTo("Z", {}));
+  EXPECT_TRUE(selection().isCalled("Z") || selection().reads() == "Z");
   EXPECT_EQ(click("linear(Z", 2), std::set<std::string>{"linear"});
   EXPECT_EQ(window->inspector()->tensor(), "Y");
   EXPECT_TRUE(click("= linear(Z", 0).contains("Y = linear(Z, 2)"));
@@ -317,7 +317,47 @@ TEST_F(Placed, AnOptimizerIsWhatItUpdates) {
       return std::ranges::any_of(all, [](const QToolButton* b) { return b->isVisible() && b->objectName().startsWith("node:V."); });
     };
     EXPECT_TRUE(wait(leads)) << optimizer << ": it leads to the other parameter's update, too";
+    for (const std::string& node : nodes) {
+      const QString lead = "node:" + QString::fromStdString(node);
+      EXPECT_TRUE(!selection().isCalled(node) || window->inspector()->findChild<QToolButton*>(lead)) << optimizer << " " << node;
+    }
   }
+}
+
+// The operators that read what the access reads, and what was derived from it: no others whose statement it stands in.
+TEST_F(Placed, AnAccessLeadsToTheOperatorsThatHoldIt) {
+  openWith(
+      "# %%\ninput X[8, 6] = normal(0, 1)\ninput y[8] : i32 = 3\nparam F[5, 6] = normal(0, 1)\nparam b[5] = normal(0, 1)\n"
+      "A[n, k] = relu(b[k] + sum[r] X[n, r] * F[k, r])\nloss L = cross_entropy(A, y)\n\n"
+      "# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return !window->explain()->graph()->graph().nodes.empty(); }));
+  const auto& nodes = window->explain()->graph()->graph().nodes;
+  const auto marked = [&] {
+    std::set<std::string> ids;
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (window->explain()->graph()->isChosen(i)) ids.insert(nodes[i].id);
+    return ids;
+  };
+  const auto led = [&] {
+    std::set<std::string> ids;
+    for (const QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+      if (b->isVisible() && b->objectName().startsWith("node:")) ids.insert(b->objectName().mid(5).toStdString());
+    return ids;
+  };
+  window->showPage(MainWindow::Page::Author);
+  EXPECT_EQ(caret(0, "X[n, r]", 0), "X");
+  const std::set<std::string> ofX{"X", "A.sum", "d(L)/d(F)"};
+  EXPECT_TRUE(wait([&] { return led() == ofX; })) << testing::PrintToString(led());
+  EXPECT_EQ(marked(), ofX);
+  EXPECT_EQ(caret(0, "y)", 0), "y");
+  const auto ofY = [&] {
+    return led().contains("y") && led().contains("L") && !led().contains("L.P.M") && !led().contains("L.P.S");
+  };
+  EXPECT_TRUE(wait(ofY)) << testing::PrintToString(led());
+  EXPECT_EQ(marked(), led());
+  clickInOutline("y");
+  EXPECT_TRUE(wait(ofY)) << testing::PrintToString(led());
 }
 
 // What stays in the inspector without being selected says so.
@@ -333,7 +373,7 @@ TEST_F(Placed, WhatIsNotSelectedAnyMoreSaysSo) {
   EXPECT_EQ(caret(0, "V[n, c]", 0), "V");
   EXPECT_TRUE(window->inspector()->kept().isEmpty());
   caret(2, "train", 2);
-  EXPECT_EQ(window->inspector()->kept().isEmpty(), selection().leadsTo(window->inspector()->tensor().toStdString(), {}));
+  EXPECT_EQ(window->inspector()->kept().isEmpty(), selection().isCalled(window->inspector()->tensor().toStdString()));
 }
 
 // A statement of a loop that only the next one reads has no tensor, but a kernel.

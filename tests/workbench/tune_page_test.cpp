@@ -9,7 +9,9 @@
 #include "core/syntax/schedule_text.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
+#include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
+#include "widgets/graph_view.h"
 #include "widgets/kernel_view.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
@@ -63,6 +65,15 @@ TEST_F(Window, TrainingFillsTheTunePage) {
   EXPECT_TRUE(against && against->from);
   EXPECT_TRUE(window->tune()->now().contains("nothing runs"));
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 100);
+  // One run has one step time, on both pages and when the page is left and comes back.
+  const auto oneFigure = [&] {
+    const double given = cell(3)->train()->plot()->given();
+    return given > 0 && window->tune()->latency()->given() == given && window->tune()->latency()->figure() == given;
+  };
+  EXPECT_TRUE(oneFigure()) << cell(3)->train()->plot()->given() << " " << window->tune()->latency()->figure();
+  window->showPage(MainWindow::Page::Author);
+  window->showPage(MainWindow::Page::Tune);
+  EXPECT_TRUE(oneFigure()) << cell(3)->train()->plot()->given() << " " << window->tune()->latency()->figure();
 }
 
 TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
@@ -83,6 +94,43 @@ TEST_F(Window, AStepIsProfiledByAClick) {
   ASSERT_TRUE(wait([&] { return window->tune()->list()->count() == 3; }));
   QTest::mouseClick(window->tune()->profile()->findChild<IconButton*>("profile"), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return window->tune()->profile()->model()->rowCount() == 3; }));
+}
+
+// What was timed before a faster kernel was found is not of the kernels that run now, on either page.
+TEST_F(Window, AProfileFromBeforeAKernelWasReplacedSaysSo) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->list()->count() == 3 && !window->explain()->graph()->graph().nodes.empty(); }));
+  window->showPage(MainWindow::Page::Tune);
+  ProfileView* profile = tune->profile();
+  const auto taken = [&] {
+    const auto before = profile->taken();
+    QTest::mouseClick(profile->findChild<IconButton*>("profile"), Qt::LeftButton);
+    return wait([&] { return profile->taken() != before; });
+  };
+  const auto timeInGraph = [&] {
+    const GraphView* graph = window->explain()->graph();
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      if (graph->graph().nodes[i].id == "d(L)/d(Y)") return graph->timeOf(i);
+    return QString("no node");
+  };
+  ASSERT_TRUE(taken());
+  EXPECT_TRUE(profile->age().startsWith("of a profiled step, ")) << profile->age().toStdString();
+  EXPECT_TRUE(timeInGraph().startsWith(QStringLiteral("2.75 µs"))) << timeInGraph().toStdString();
+  tune->chooseSubgraph("cc03");
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->measure()->isEnabled(); }));
+  tune->knob("threads")->setFocus();
+  QTest::keyClick(tune->knob("threads"), Qt::Key_End);
+  QTest::mouseClick(tune->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return profile->age().startsWith("before kernels were replaced, "); })) << profile->age().toStdString();
+  const ProfileModel* rows = profile->model();
+  for (const auto& [id, now] : {std::pair{"aa01", true}, {"bb02", true}, {"cc03", false}})
+    EXPECT_EQ(rows->isNow(rows->rowOf(id)), now) << id;
+  EXPECT_TRUE(timeInGraph().startsWith(QStringLiteral("3.10 µs"))) << timeInGraph().toStdString();
+  ASSERT_TRUE(taken());
+  EXPECT_TRUE(profile->age().startsWith("of a profiled step, ")) << profile->age().toStdString();
+  EXPECT_TRUE(rows->isNow(rows->rowOf("cc03")));
 }
 
 TEST_F(Window, AScheduleIsMeasuredByHand) {

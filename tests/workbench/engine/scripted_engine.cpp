@@ -30,6 +30,12 @@ std::int64_t stepOfValues = -1;
 double share = 0.3;
 RunState lastState;
 
+// What was measured by hand is faster than what there was.
+KernelMaking madeOf(const std::string& subgraph) {
+  const auto own = byHand.find(subgraph);
+  return {own == byHand.end() ? JsonText{R"({"kind":"first"})"} : own->second.schedule, false};
+}
+
 RunState trainingState() {
   RunState state = lastState;
   state.budgetShare = share;
@@ -171,8 +177,10 @@ int main() {
         say(capsule::devices(), id);
       } else if (std::holds_alternative<SubgraphsRequest>(m)) {
         Subgraphs answer{revision, capsule::subgraphs()};
-        for (auto& s : answer.subgraphs)
+        for (auto& s : answer.subgraphs) {
+          s.made = madeOf(s.id);
           if (text.find("hint schedule " + s.pinTensor + " {") != std::string::npos) s.state = SubgraphState::Pinned;
+        }
         say(answer, id);
       } else if (const auto* r = std::get_if<TrialsRequest>(&m)) {
         auto trials = capsule::trials();
@@ -183,7 +191,12 @@ int main() {
       } else if (const auto* r = std::get_if<KernelRequest>(&m)) {
         say(r->trial && *r->trial % 2 ? capsule::otherKernel(r->subgraph, *r->trial) : capsule::kernel(r->subgraph, r->trial), id);
       } else if (std::holds_alternative<ProfileRequest>(m)) {
-        say(capsule::profile(revision, training), id);
+        Profile profile = capsule::profile(revision, training);
+        for (auto& k : profile.kernels) {
+          k.made = madeOf(k.subgraph);
+          if (k.subgraph == "cc03") k.us = 2.75;  // another time than a trial's
+        }
+        say(profile, id);
       } else if (const auto* r = std::get_if<BudgetRequest>(&m)) {
         share = r->share.value_or(share);
         if (training) say(trainingState());
