@@ -265,7 +265,10 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   connect(m_find, &QLineEdit::textChanged, this, &ExplainView::showFound);
   connect(m_graph, &GraphView::nodeChosen, this, &ExplainView::showFound);
   showFound();
-  connect(changes, &QToolButton::toggled, m_graph, &GraphView::setHighlightChanges);
+  connect(changes, &QToolButton::toggled, this, [this](bool on) {
+    m_graph->setHighlightChanges(on);
+    showCounts();
+  });
   connect(asTable, &QToolButton::toggled, this, [this](bool on) { m_graphStack->setCurrentIndex(on ? 1 : 0); });
   connect(minus, &QToolButton::clicked, this, [this] { m_graph->zoomBy(0.8); });
   connect(plus, &QToolButton::clicked, this, [this] { m_graph->zoomBy(1.25); });
@@ -460,19 +463,38 @@ void ExplainView::showFound() {
   m_found->setVisible(!m_find->text().isEmpty());
 }
 
+QString ExplainView::counts() const { return m_graphHeader->detail(); }
+
 QString ExplainView::foundText() const { return m_find->text().isEmpty() ? QString() : m_found->text(); }
 
 void ExplainView::setPlan(const GraphPage& plan) { m_graph->setPlan(plan); }
 
 void ExplainView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) { m_graph->setSubgraphs(subgraphs); }
 
+// With what the pass changed while that is looked for.
+void ExplainView::showCounts() {
+  QStringList parts{m_counts};
+  if (m_graph->highlightsChanges()) {
+    if (m_added > 0) parts << tr("%1 added").arg(m_added);
+    if (m_changed > 0) parts << tr("%1 changed").arg(m_changed);
+    if (m_stage == QLatin1String("fused") && m_fused > 0)
+      parts << counted(m_fused, tr("kernel of several"), tr("kernels of several"));
+    if (parts.size() == 1) parts << tr("nothing that this pass added or changed");
+  }
+  m_graphHeader->setDetail(parts.join(QStringLiteral(", ")));
+}
+
 void ExplainView::setGraph(const GraphPage& graph) {
   m_stage = QString::fromStdString(graph.stage);
   m_slider->setStages(graph.stages);
   m_slider->setCurrent(m_stage);
-  m_graphHeader->setDetail(counted(static_cast<std::int64_t>(graph.nodes.size()), tr("node"), tr("nodes")) + QStringLiteral(", ") +
-                           counted(static_cast<std::int64_t>(graph.edges.size()), tr("edge"), tr("edges")));
   m_graph->setGraph(graph);
+  m_counts = counted(static_cast<std::int64_t>(graph.nodes.size()), tr("node"), tr("nodes")) + QStringLiteral(", ") +
+             counted(static_cast<std::int64_t>(graph.edges.size()), tr("edge"), tr("edges"));
+  m_added = std::ranges::count_if(graph.nodes, &GraphNode::added);
+  m_changed = std::ranges::count_if(graph.nodes, [](const GraphNode& n) { return n.changed && !n.added; });
+  m_fused = std::ranges::count_if(graph.groups, [](const GraphGroup& g) { return g.nodes.size() > 1; });
+  showCounts();
   showFound();
   const int rows = static_cast<int>(std::min<std::size_t>(graph.nodes.size(), 5000));
   m_marking = true;

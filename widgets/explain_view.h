@@ -57,6 +57,7 @@ class ExplainView : public DockPage {
   QTableWidget* nodes() const { return m_nodes; }
   DecisionCard* card() const { return m_card; }
   QLineEdit* finder() const { return m_find; }
+  QString counts() const;     // of the graph: "7 nodes, 8 edges"
   QString foundText() const;  // "2 of 5": which of the nodes that the text is found in
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
@@ -76,10 +77,12 @@ class ExplainView : public DockPage {
  private:
   void greyDecisions();
   void showFound();
+  void showCounts();
   std::uint64_t m_revision = 0;
   const Theme* m_theme;
   Selection* m_selection;
-  QString m_stage = QStringLiteral("fused");
+  QString m_stage = QStringLiteral("fused"), m_counts;
+  std::ptrdiff_t m_added = 0, m_changed = 0, m_fused = 0;  // nodes by the stage's pass; kernels of several operators
   PanelHeader *m_graphHeader, *m_fusionHeader;
   StageSlider* m_slider;
   GraphView* m_graph;

@@ -51,6 +51,7 @@ class GraphView : public QWidget {
   QString chosen() const { return m_chosen; }
   // By node: outlined, or hidden in a closed group that is.
   bool isOutlined(std::size_t node) const { return node < m_marks.size() && m_marks[node] == Mark::Chosen; }
+  bool highlightsChanges() const { return m_changes; }
   bool isChosen(std::size_t node) const { return node < m_marks.size() && m_marks[node] == Mark::Chosen; }
   bool belongs(std::size_t node) const { return node < m_marks.size() && m_marks[node] == Mark::Belongs; }  // to what is chosen
   bool decided() const;  // a decision is what is selected

@@ -19,6 +19,13 @@
 #include "widgets/wrapped_label.h"
 
 namespace nf {
+namespace {
+
+QString numberText(double value, bool whole, int digits) {
+  return whole && std::isfinite(value) ? QString::number(value, 'f', 0) : significant(value, digits);
+}
+
+}  // namespace
 
 QColor diverging(double value, double scale) {
   if (!std::isfinite(value)) return QColor(0x80, 0x80, 0x80);
@@ -45,11 +52,16 @@ void TensorModel::setPage(const QColor& page) {
   if (m_rows > 0 && m_columns > 0) Q_EMIT dataChanged(index(0, 0), index(m_rows - 1, m_columns - 1));
 }
 
+void TensorModel::setWhole(bool whole) {
+  if (std::exchange(m_whole, whole) == whole || m_rows == 0 || m_columns == 0) return;
+  Q_EMIT dataChanged(index(0, 0), index(m_rows - 1, m_columns - 1));
+}
+
 QVariant TensorModel::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
   const double value = m_values[static_cast<std::size_t>(index.row()) * static_cast<std::size_t>(m_columns) +
                                 static_cast<std::size_t>(index.column())];
-  if (role == Qt::DisplayRole) return significant(value, 4);
+  if (role == Qt::DisplayRole) return numberText(value, m_whole, 4);
   if (role == Qt::ToolTipRole) return QString::number(value, 'g', 17);
   if (role == Qt::TextAlignmentRole) return static_cast<int>(Qt::AlignRight | Qt::AlignVCenter);
   if (role == Qt::UserRole) return value;
@@ -417,7 +429,9 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   if (rows < 0 || columns < 0 || rows > 4096 || columns > 4096) rows = columns = 0;
   const Palette& c = m_theme->colors();
   const bool scalar = slice.shape.empty() && values.size() == 1;
-  if (scalar) m_number->setText(significant(values.front(), 7));
+  const bool whole = !slice.dtype.empty() && slice.dtype.front() != 'f';
+  m_model->setWhole(whole);
+  if (scalar) m_number->setText(numberText(values.front(), whole, 7));
   m_image->scale = std::max(std::abs(slice.min), std::abs(slice.max));
   const auto first = [&](std::size_t fromEnd) { return rank >= fromEnd ? slice.begin[rank - fromEnd] : 0; };
   m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page, first(2), first(1));

@@ -30,6 +30,7 @@ class TensorModel : public QAbstractTableModel {
   std::int64_t firstRow() const { return m_firstRow; }
   std::int64_t firstColumn() const { return m_firstColumn; }
   void setPage(const QColor& page);
+  void setWhole(bool whole);  // integers and truth values: without decimals
   int rowCount(const QModelIndex& = {}) const override { return m_rows; }
   int columnCount(const QModelIndex& = {}) const override { return m_columns; }
   QVariant data(const QModelIndex& index, int role) const override;
@@ -40,6 +41,7 @@ class TensorModel : public QAbstractTableModel {
   int m_rows = 0, m_columns = 0;
   std::int64_t m_firstRow = 0, m_firstColumn = 0;
   double m_scale = 0;
+  bool m_whole = false;
   QColor m_page;
 };
 

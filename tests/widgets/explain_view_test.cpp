@@ -257,6 +257,28 @@ TEST_F(Explain, LookingAtTheGraphAsATableChoosesNothing) {
 }
 
 // Columns take what they say, and the names have the rest: nothing is cut where there is room for all of it.
+// What a pass did is counted where it is looked for, nothing too.
+TEST_F(Explain, WhatAPassChangedIsCounted) {
+  ExplainView view(&theme, &selection);
+  view.resize(1400, 900);
+  view.show();
+  auto graph = capsule::graph(1, "transformed");
+  for (GraphNode& n : graph.nodes) n.added = n.changed = false;
+  view.setGraph(graph);
+  const QString counts = view.counts();
+  EXPECT_TRUE(counts.startsWith("7 nodes, ")) << counts.toStdString();
+  const auto buttons = view.findChildren<IconButton*>();
+  const auto eye = std::ranges::find_if(buttons, [](const IconButton* b) { return b->text() == "What this pass changed"; });
+  ASSERT_NE(eye, buttons.end());
+  QTest::mouseClick(*eye, Qt::LeftButton);
+  EXPECT_EQ(view.counts(), counts + ", nothing that this pass added or changed");
+  graph.nodes[1].added = graph.nodes[2].added = graph.nodes[3].changed = true;
+  view.setGraph(graph);
+  EXPECT_EQ(view.counts(), counts + ", 2 added, 1 changed");
+  QTest::mouseClick(*eye, Qt::LeftButton);
+  EXPECT_EQ(view.counts(), counts);
+}
+
 TEST_F(Explain, NamesOfDecisionsAreWholeInAWideTable) {
   FusionReport report = capsule::fusion(1);
   report.decisions[0].producer = "V.Logit.0.sum", report.decisions[0].consumer = "V.Logit.0.sum_steps";

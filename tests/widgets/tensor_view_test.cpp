@@ -89,6 +89,21 @@ TEST_F(Tuning, ALargeTensorIsLookedAtThroughAWindow) {
   EXPECT_EQ(view.model()->data(view.model()->index(0, 0), Qt::UserRole).toDouble(), 0.5);
 }
 
+TEST_F(Tuning, IntegersAreShownWithoutDecimals) {
+  TensorView view(&theme, false);
+  view.setTensor("y", {3});
+  TensorSlice slice;
+  slice.tensor = "y", slice.dtype = "i32", slice.shape = {3}, slice.begin = {0}, slice.end = {3};
+  view.setSlice(slice, {7, -3, 123456789});
+  const auto shown = [&](int column) { return view.model()->index(0, column).data().toString(); };
+  EXPECT_EQ(shown(0), "7");
+  EXPECT_EQ(shown(1), "-3");
+  EXPECT_EQ(shown(2), "123456789");
+  slice.dtype = "f32";
+  view.setSlice(slice, {7, -3, 1});
+  EXPECT_EQ(shown(0), "7.000");
+}
+
 // As it is laid out: rich text makes common spaces of others.
 QString laidOut(const QString& html) {
   QTextDocument document;
