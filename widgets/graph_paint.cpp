@@ -5,6 +5,7 @@
 #include <QSvgGenerator>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "widgets/basic.h"
 #include "widgets/graph_names.h"
@@ -53,25 +54,24 @@ QColor GraphView::phaseColor(const GraphNode& node) const {
   return c.forward;
 }
 
-void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, double width) {
+QPainterPath GraphView::edgePath(std::size_t e) const {
   const auto [a, b] = m_layout.edges[e];
-  const auto& route = m_layout.routes[e];
-  QPointF end, before;
-  QPainterPath path;
-  if (route.size() < 2) {
-    const EdgeCurve c = curveBetween(m_layout.nodes[static_cast<std::size_t>(a)], m_layout.nodes[static_cast<std::size_t>(b)]);
-    path.moveTo(c.start);
-    path.cubicTo(c.c1, c.c2, c.end);
-    end = c.end, before = c.c2;
-  } else {
-    path = alongRoute(route);
-    end = route.back(), before = route[route.size() - 2];
-  }
+  if (const auto& route = m_layout.routes[e]; route.size() >= 2) return alongRoute(route);
+  const EdgeCurve c = curveBetween(m_layout.nodes[static_cast<std::size_t>(a)], m_layout.nodes[static_cast<std::size_t>(b)]);
+  QPainterPath path(c.start);
+  path.cubicTo(c.c1, c.c2, c.end);
+  return path;
+}
+
+void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, double width) {
+  const QPainterPath path = edgePath(e);
   QPen pen(color, width);
   if (m_graph.edges[e].keptForBackward) pen.setStyle(Qt::DotLine);
   p.setPen(pen);
   p.setBrush(Qt::NoBrush);
   p.drawPath(path);
+  // The last element is the end; the one before it, a corner or a control point, says from where it is reached.
+  const QPointF end = path.currentPosition(), before = path.elementAt(path.elementCount() - 2);
   QPointF direction = end - before;
   const double length = std::hypot(direction.x(), direction.y());
   if (length < 1e-6) return;
@@ -391,24 +391,38 @@ bool GraphView::isEndOfDecision(const GraphNode& node) const {
 }
 
 // The first edge from the one to the other: where an operator is computed in several kernels, in the first of them.
-std::pair<int, int> GraphView::decisionEnds() const {
-  for (const auto& [a, b] : m_layout.edges)
+std::optional<std::size_t> GraphView::decisionEdge() const {
+  for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
+    const auto [a, b] = m_layout.edges[e];
     if (a >= 0 && b >= 0 &&
         QString::fromStdString(tensorOf(m_graph, m_graph.nodes[static_cast<std::size_t>(a)])) == m_decisionFrom &&
         QString::fromStdString(tensorOf(m_graph, m_graph.nodes[static_cast<std::size_t>(b)])) == m_decisionTo)
-      return {a, b};
-  return {-1, -1};
+      return e;
+  }
+  return std::nullopt;
 }
 
 QRectF GraphView::decisionPlace() const {
   if (!decided()) return {};
-  const auto [a, b] = decisionEnds();
-  if (a < 0 || b < 0) return {};
+  const std::optional<std::size_t> edge = decisionEdge();
+  if (!edge) return {};
+  const auto [a, b] = m_layout.edges[*edge];
   const QRectF ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
   const QFontMetricsF metrics(m_theme->mono(sized(12, m_scale), QFont::DemiBold));
   const QSizeF size(metrics.horizontalAdvance(m_decisionText) + 16, metrics.height() + 4);
-  return freePlace(ra == rb ? QPointF(ra.center().x(), ra.bottom() + size.height() / 2 + 5) : (ra.center() + rb.center()) / 2,
-                   size);
+  if (ra == rb) return freePlace(QPointF(ra.center().x(), ra.bottom() + size.height() / 2 + 5), size);
+  // As near to the edge as there is room, in its middle first.
+  const QPainterPath path = edgePath(*edge);
+  QRectF place;
+  double nearest = std::numeric_limits<double>::infinity();
+  for (const double at : {0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8}) {
+    const QPointF wanted = path.pointAtPercent(at);
+    const QRectF there = freePlace(wanted, size);
+    const double distance = QLineF(wanted, there.center()).length();
+    if (distance < nearest) place = there, nearest = distance;
+    if (nearest < size.height()) break;
+  }
+  return place;
 }
 
 // The place nearest to `wanted` where a label covers no box and no group's title.

@@ -272,8 +272,10 @@ void GraphView::setDecision(const QString& producer, const QString& consumer, co
   relate();
   // Both ends come into sight, or at least what lies between them.
   QRectF ends;
-  if (const auto [a, b] = decisionEnds(); a >= 0)
+  if (const auto edge = decisionEdge()) {
+    const auto [a, b] = m_layout.edges[*edge];
     ends = m_layout.nodes[static_cast<std::size_t>(a)].rect | m_layout.nodes[static_cast<std::size_t>(b)].rect;
+  }
   if (const QRectF shown(toWidget(ends.topLeft()), ends.size() * m_scale); !ends.isNull() && !QRectF(rect()).contains(shown))
     m_offset += QRectF(rect()).center() - shown.center(), settle();
   update();

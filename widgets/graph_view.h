@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QPainterPath>
 #include <QPen>
 #include <QWidget>
 #include <deque>
@@ -46,7 +47,8 @@ class GraphView : public QWidget {
   void setHighlightChanges(bool on);
   // A decision's edge, between two nodes: drawn with its reward, as long as the decision is what is selected.
   void setDecision(const QString& producer, const QString& consumer, const QString& text);
-  QRectF decisionPlace() const;  // of its label, on the sheet; null: it is not drawn
+  QPainterPath edgePath(std::size_t edge) const;  // on the sheet
+  QRectF decisionPlace() const;                   // of its label, on the sheet; null: it is not drawn
   void choose(const QString& id, bool reveal);
   QString chosen() const { return m_chosen; }
   // By node: outlined, or hidden in a closed group that is.
@@ -120,7 +122,7 @@ class GraphView : public QWidget {
   void relate();
   void chooseTensors(const protocol::Origins& origins, std::vector<std::string> tensors);
   bool isEndOfDecision(const protocol::GraphNode& node) const;
-  std::pair<int, int> decisionEnds() const;  // -1: it has no edge
+  std::optional<std::size_t> decisionEdge() const;
   void chooseNothing();
   int nodeAt(QPointF world) const;
   void step(int key);

@@ -319,7 +319,7 @@ void MainWindow::inspectSelection() {
     if (m_inspector->pinned() || !m_tab->workspace->missing().empty() || selection.isCalled(m_inspector->tensor().toStdString()))
       return;
     m_tab->inspected.clear();
-    m_inspector->setNoTensor(QString::fromStdString(selection.tensors().back()));
+    m_inspector->setNoTensor(QString::fromStdString(std::string(withoutNumber(selection.tensors().back()))));
     return refreshLeads();
   }
   if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty()) return m_selection.call(std::move(made));

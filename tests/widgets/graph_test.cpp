@@ -206,6 +206,28 @@ TEST_F(Graphs, TheRewardCoversNoNodeAndNoTitle) {
   }
 }
 
+// An edge that goes around what stands between its ends has its reward where it is drawn, not between the two.
+TEST_F(Graphs, TheRewardStandsAtItsEdge) {
+  GraphView view(&theme, &selection);
+  view.resize(1000, 600);
+  view.show();
+  double nearEdge = 0, all = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    view.reset();
+    const GraphPage g = layers(seed, 30);
+    view.setGraph(g);
+    for (std::size_t e = 0; e < g.edges.size(); ++e) {
+      view.setDecision(QString::fromStdString(g.edges[e].from), QString::fromStdString(g.edges[e].to), "R +1 µs");
+      const QRectF label = view.decisionPlace();
+      const QPainterPath path = view.edgePath(e);
+      double least = 1e9;
+      for (double at = 0; at <= 1; at += 0.01) least = std::min(least, QLineF(label.center(), path.pointAtPercent(at)).length());
+      ++all, nearEdge += least < 60;
+    }
+  }
+  EXPECT_GT(nearEdge, 0.9 * all) << nearEdge << " of " << all;
+}
+
 TEST_F(Graphs, ASmallGraphFillsItsPlaceUntilItIsMovedByHand) {
   GraphView view(&theme, &selection);
   view.resize(900, 500);
