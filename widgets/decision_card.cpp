@@ -45,11 +45,12 @@ QString savingText(const Measured& saving) {
   };
   const QString count = saving.samples.empty() ? QString() : QObject::tr(", n = %1").arg(saving.samples.size());
   if (saving.low <= 0 && saving.high >= 0)
-    return QObject::tr("Measured: the two cannot be told apart, fused saves %1%2.")
+    return QObject::tr("Measured in pairs: the two cannot be told apart, fused saves %1%2, the median difference.")
         .arg(filled(saving.median, saving.low, saving.high), count);
-  return saving.median > 0
-             ? QObject::tr("Measured: fused is faster by %1%2.").arg(filled(saving.median, saving.low, saving.high), count)
-             : QObject::tr("Measured: fused is slower by %1%2.").arg(filled(-saving.median, -saving.high, -saving.low), count);
+  return saving.median > 0 ? QObject::tr("Measured in pairs: fused is faster by %1%2, the median difference.")
+                                 .arg(filled(saving.median, saving.low, saving.high), count)
+                           : QObject::tr("Measured in pairs: fused is slower by %1%2, the median difference.")
+                                 .arg(filled(-saving.median, -saving.high, -saving.low), count);
 }
 
 // dT/P_d + dC/P_c + dK·L = R, each bar where the one before ended.
@@ -554,6 +555,10 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
       grid->addWidget(by, row++, 2);
     }
     m_flip->body()->addWidget(box);
+    auto* held = label(tr("R of this decision; what is decided before it stays as it is."), "muted");
+    held->setObjectName(QStringLiteral("flipHolds"));
+    held->setWordWrap(true);
+    m_flip->body()->addWidget(held);
   }
   m_noise->setText(d.measuredSaving ? savingText(savingOfAStep(d)) + QLatin1Char(' ') +
                                           (d.repeats > 1 ? tr("That is %1 passes of the loop.").arg(QString::number(d.repeats)) +

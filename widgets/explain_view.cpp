@@ -527,11 +527,13 @@ void ExplainView::setFusion(const FusionReport& report) {
   for (const auto& d : report.decisions)
     if (const auto* comparison = comparisonOf(d))  // newer than what is on record
       m_model->setMeasured(d.producer, d.consumer, comparison->saving);
-  int accepted = 0;
-  for (const auto& d : report.decisions) accepted += d.state == FusionState::Accepted || d.state == FusionState::Forced;
-  m_fusionHeader->setDetail(
-      counted(static_cast<std::int64_t>(report.decisions.size()), tr("decision"), tr("decisions")) +
-      tr(", %1 accepted; in the order of acceptance, by R as it was then, in seconds saved; optimistic on purpose").arg(accepted));
+  const auto inState = [&report](FusionState state) {
+    return std::count_if(report.decisions.begin(), report.decisions.end(), [state](const auto& d) { return d.state == state; });
+  };
+  const QString forced = inState(FusionState::Forced) > 0 ? tr(", %1 forced").arg(inState(FusionState::Forced)) : QString();
+  m_fusionHeader->setDetail(counted(static_cast<std::int64_t>(report.decisions.size()), tr("decision"), tr("decisions")) +
+                            tr(", %1 accepted").arg(inState(FusionState::Accepted)) + forced +
+                            tr("; in the order of acceptance, by R as it was then, in seconds saved; optimistic on purpose"));
   showNone();
   if (const int chosen = chosenRow(); chosen >= 0) {
     m_marking = !m_decided;

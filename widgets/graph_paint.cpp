@@ -323,11 +323,13 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
       if (!detail) continue;
       const bool turns = node.kind == NodeKind::State;
       p.setFont(m_theme->mono(sized(12, scale)));
-      if (p.fontMetrics().ascent() > box.rect.height()) continue;
+      const QFontMetrics metrics = p.fontMetrics();
+      if (metrics.capHeight() + 2 > box.rect.height()) continue;
+      // Letters that are large beside the pill take its margins, too.
+      const QRectF inner = box.rect.adjusted(scale < 0.75 ? 2 : 6, 0, turns ? -20 : scale < 0.75 ? -2 : -6, 0);
       p.setPen(text);
-      p.drawText(box.rect.adjusted(6, 0, turns ? -20 : -6, 0), Qt::AlignCenter,
-                 p.fontMetrics().elidedText(QString::fromStdString(node.name), Qt::ElideMiddle,
-                                            static_cast<int>(box.rect.width()) - (turns ? 26 : 12)));
+      p.drawText(inner, Qt::AlignCenter | Qt::TextDontClip,
+                 metrics.elidedText(QString::fromStdString(node.name), Qt::ElideMiddle, static_cast<int>(inner.width())));
       if (turns)
         p.drawPixmap(QRectF(box.rect.right() - 19, box.rect.top() + 4, 14, 14), m_theme->pixmap(QStringLiteral("loop"), muted, 2),
                      QRectF(0, 0, 32, 32));

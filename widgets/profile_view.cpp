@@ -207,7 +207,7 @@ QVariant ProfileModel::headerData(int section, Qt::Orientation orientation, int 
   if (role != Qt::DisplayRole) return {};
   switch (section) {
     case kKernel: return tr("Kernel");
-    case kTime: return tr("Time");
+    case kTime: return tr("A call");
     case kCalls: return tr("Calls");
     case kShare: return tr("Share");
     case kBandwidth: return tr("GB/s");

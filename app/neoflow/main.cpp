@@ -448,7 +448,8 @@ int commandLine(int argc, char** argv, bool json) {
       {"explain",
        "JSON: device {P_d in B/s, P_c in FLOP/s, L in s, threads}, decisions [producer, consumer, category, dT in B, dC in FLOP, "
        "dK,\n"
-       "R in s, accepted, why, flip]; with --measure: fused, split {us, spread_us, runs, kernels}, gain_of_split, separates, "
+       "R in s, accepted, why, flip: by which sizes and constants R turns while what is decided before stays]; with --measure: "
+       "fused, split {us, spread_us, runs, kernels}, gain_of_split, separates, "
        "schedules, verdict"},
       {"grad",
        "JSON: ok, text, stands_alone, output, input {asked, tensor: its name in text}, terms, diagnostics,\n"
@@ -459,14 +460,16 @@ int commandLine(int argc, char** argv, bool json) {
       {"train",
        "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss, steps: that it stands for};\n"
        "eval {step, accuracy, loss, values}, the newest where they come faster than 20 a second;\n"
-       "trial {subgraph, schedule, us, status}; kernel_swap {subgraph, before_us, after_us, generation};\n"
+       "trial {subgraph, schedule, us, status, counted: false for what is no candidate of the search, as a first kernel}; "
+       "kernel_swap {subgraph, before_us, after_us, generation};\n"
        "kernel_counters {subgraph, before, after, missing};\n"
        "fusion_reverted {producer, consumer, fused_us, split_us}; checkpoint_failed {step, message};\n"
        "done {steps, resumed_at, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes, checkpoints_failed};\n"
        "error {stage, message, file, line, column}"},
       {"tune", "JSON, one object a line: trial as of train; done {trials, seconds, first_step_us, best_step_us, subgraphs}"},
       {"profile",
-       "JSON: device, program, repeats, step_us, wall_us, clock {of, why}, kernels [subgraph, kernel, calls, us, share, flops, "
+       "JSON: device, program, repeats, step_us, wall_us, clock {of, why}, kernels [subgraph, kernel, calls: a step, us: a call, "
+       "share, flops, "
        "bytes,\n"
        "counters {us, flops, dram_bytes, l2_bytes, occupancy, stalls, lines}], counters_missing, trace {file, steps, "
        "steps_left_out}"},

@@ -7,23 +7,24 @@
 namespace nf {
 namespace {
 
-// The axis that spans a dimension indexed by `index`, of those with these extents; -1: none does.
+// The axis that spans a dimension indexed by `index`, of those with these extents; -1: none does. What grows with an axis in one term
+// and falls in another stays as wide as it is: `i % 2` is i - 2*(i // 2).
 int spanning(const IndexExpr& index, const std::vector<Axis>& axes, std::int64_t extent) {
-  int best = -1;
-  double most = 0;
-  const auto consider = [&](const IndexExpr& e, double scale, const auto& self) -> void {
+  std::vector<double> slopes(axes.size());
+  const auto add = [&](const IndexExpr& e, double scale, const auto& self) -> void {
     for (const IndexTerm& term : e.terms()) {
-      const double by = scale * std::abs(static_cast<double>(term.coefficient));
-      if (term.atom.isFloorDiv()) {
-        self(*term.atom.numerator, by / static_cast<double>(term.atom.divisor), self);
-        continue;
-      }
-      if (term.atom.variable >= axes.size()) continue;
-      const double span = by * static_cast<double>(axes[term.atom.variable].extent);
-      if (span > most) most = span, best = static_cast<int>(term.atom.variable);
+      const double by = scale * static_cast<double>(term.coefficient);
+      if (term.atom.isFloorDiv()) self(*term.atom.numerator, by / static_cast<double>(term.atom.divisor), self);
+      else if (term.atom.variable < axes.size()) slopes[term.atom.variable] += by;
     }
   };
-  consider(index, 1, consider);
+  add(index, 1, add);
+  int best = -1;
+  double most = 0;
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    const double span = std::abs(slopes[a]) * static_cast<double>(axes[a].extent);
+    if (span > most) most = span, best = static_cast<int>(a);
+  }
   return 2 * most >= static_cast<double>(extent) ? best : -1;
 }
 
@@ -72,7 +73,14 @@ SizeClasses::SizeClasses(const Program& program) {
   m_dimensions.resize(program.tensors.size());
   m_axes.resize(program.tensors.size());
   m_makers.resize(program.tensors.size());
-  const auto classOf = [&](std::uint32_t member, std::int64_t extent) { return extent > 1 ? rootOf(member) : kNone; };
+  // What no axis runs along: another extent there changes nothing that is computed.
+  std::vector<bool> hasAxis(count);
+  for (std::size_t o = 0; o < program.operators.size(); ++o)
+    for (std::uint32_t a = 0; a < program.operators[o].axes.size(); ++a) hasAxis[rootOf(axis[o] + a)] = true;
+  const auto classOf = [&](std::uint32_t member, std::int64_t extent) {
+    const Class c = rootOf(member);
+    return extent > 1 && hasAxis[c] ? c : kNone;
+  };
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
     for (std::uint32_t k = 0; k < program.tensors[t].shape.size(); ++k)
       m_dimensions[t].push_back(classOf(dimension[t] + k, program.tensors[t].shape[k]));

@@ -17,7 +17,8 @@ class SizeClasses {
   static constexpr Class kNone = UINT32_MAX;
   explicit SizeClasses(const Program& program);
 
-  // Of the dimensions of a tensor, and of the axes of the operator that makes it, reductions included. An extent of 1 is no size: kNone.
+  // Of the dimensions of a tensor, and of the axes of the operator that makes it, reductions included. No sizes, kNone: an extent of 1, a
+  // dimension that no axis spans, as one indexed by `i % 2`.
   const std::vector<Class>& dimensionsOf(TensorId tensor) const { return m_dimensions[tensor.value]; }
   const std::vector<Class>& axesOf(TensorId made) const { return m_axes[made.value]; }
   // How it is called where this tensor is made or, if nothing makes it, read, "k of Y", with its extent there; empty: it is not there.

@@ -413,7 +413,12 @@ bool isOfLoop(const Program& program, std::string_view name) {
 // yet.
 bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
   const Program& p = m_out.program;
-  const auto known = [&p](const std::string& name) { return p.tensorNamed(name).valid() || isOfLoop(p, name); };
+  // A gradient has its operators later, and what is kept of all steps its readers: they may read what no expression has named.
+  const auto known = [&p](const std::string& name) {
+    const TensorId t = p.tensorNamed(name);
+    if (!t.valid()) return !name.ends_with("_steps") && isOfLoop(p, name);
+    return std::none_of(p.derivatives.begin(), p.derivatives.end(), [t](const Derivative& d) { return d.result == t; });
+  };
   return !known(a) || !known(b) || lang::readsOther(p, a, b);
 }
 

@@ -80,6 +80,20 @@ TEST(FusionBranches, AnEpilogueIsOneForABatchOfOne) {
   EXPECT_EQ(found->state, FusionState::Accepted) << found->why;
 }
 
+// Whatever is decided about can be written as a hint, and no check calls that one without effect: what a gradient reads is not known where
+// hints are checked.
+TEST(FusionBranches, AHintForADecisionIsNotCalledWithoutEffect) {
+  StageOptions options;
+  options.device = kDevice;
+  for (const char* name : {"welcome.nf", "milstm.nf", "figure4.nf", "digits_capsnet.nf"}) {
+    SCOPED_TRACE(name);
+    std::string hints = "\n# %%\n";
+    for (const FusionDecision& d : planOf(example(name, ""), options).decisions)
+      hints += "hint split `" + d.producer + "`, `" + d.consumer + "`\n";
+    for (const Diagnostic& d : example(name, hints).diagnostics) EXPECT_NE(d.code, "bad-hint") << d.message;
+  }
+}
+
 // Y's gradient is computed again in both of its readers: that is the branch that is measured, however the notebook came to it.
 TEST(FusionBranches, RecomputationIsMeasuredAsDrawn) {
   StageOptions options;
@@ -156,6 +170,76 @@ TEST(FusionFlips, ASizeThatFlipsADecisionDoesWhenItIsSet) {
       EXPECT_EQ(before.R > 0, d.R > 0) << f.threshold;
     }
     EXPECT_EQ(sizes, c.sizes);
+  }
+}
+
+// Indices under // and %, of which the second ones span nothing: a size that is set gives the R that its flip foretells, as long as no other
+// decision comes before it then.
+TEST(FusionFlips, DigitsOfAnIndexScaleNoDimensionThatTheyStayIn) {
+  struct Let {
+    const char* name;
+    double by;  // the extent that flips are told of is so many times it
+  };
+  struct Case {
+    const char* text;
+    std::map<double, Let> lets;  // by extent
+    const char *producer, *consumer;
+    std::size_t held;  // flips that could be held against what is decided
+  };
+  const Case cases[] = {{"let B = 64, T = 6, Q = 9\ninput C[B, Q, T, 2, 2] = normal(0, 1)\nparam G[T*4, Q] = normal(0, 1)\n"
+                         "P[b, i: T*4, d] = C[b, d, i//4, i//2%2, i%2]\nU = squash(P)\n"
+                         "loss L = mean[b, i, d] (U[b, i, d]*G[i, d] - 1)^2\ntrain L { steps = 10 }\n",
+                         {{64, {"B", 1}}, {24, {"T", 4}}, {9, {"Q", 1}}},
+                         "P",
+                         "U.Q",
+                         0},
+                        {"let N = 32, K = 16, J = 48\ninput A[N, K] = normal(0, 1)\nparam W[J, K] = normal(0, 1)\n"
+                         "Y[n, j: J] = A[n, j%K]*W[j, j%K]\nloss L = mean[n, j] (Y[n, j] - 1)^2\ntrain L { steps = 10 }\n",
+                         {{32, {"N", 1}}, {16, {"K", 1}}, {48, {"J", 1}}},
+                         "Y",
+                         "L",
+                         0},
+                        {"let N = 40, T = 10\ninput A[N, T*3] = normal(0, 1)\nE[n, t, r: 3] = exp(A[n, t*3 + r])\n"
+                         "Y[n, m: T*3] = max[k: N] (E[k, m//3, m%3] + A[n, m])\nshow Y\n",
+                         {{40, {"N", 1}}, {30, {"T", 3}}, {10, {"T", 1}}},
+                         "E",
+                         "Y",
+                         1}};
+  const auto planWith = [](const Case& c, const std::map<std::string, std::string>& sets) {
+    StageOptions options;
+    options.device = {2.2e10, 1.95e11, 2.4e-8};
+    CompileOptions compile;
+    compile.sets = sets;
+    return planOf(compileNotebook({"digits.nf", "", c.text}, compile), options);
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const Stages plan = planWith(c, {});
+    std::size_t held = 0;
+    bool met = false;
+    for (std::size_t n = 0; n < plan.decisions.size(); ++n) {
+      const FusionDecision& d = plan.decisions[n];
+      met = met || (d.producer == c.producer && d.consumer == c.consumer);
+      for (const FusionFlip& f : d.flips) {
+        if (!f.unit.empty()) continue;
+        SCOPED_TRACE(d.producer + " -> " + d.consumer + ", " + f.quantity);
+        const auto found = c.lets.find(f.now);
+        if (found == c.lets.end()) continue;
+        const Let& let = found->second;
+        const double value = f.threshold > f.now ? std::ceil(f.threshold / let.by) : std::floor(f.threshold / let.by);
+        const Stages turned = planWith(c, {{let.name, std::to_string(std::llround(value))}});
+        std::size_t at = 0;
+        while (at < turned.decisions.size() && at < n && turned.decisions[at].producer == plan.decisions[at].producer &&
+               turned.decisions[at].consumer == plan.decisions[at].consumer &&
+               turned.decisions[at].state == plan.decisions[at].state)
+          ++at;
+        if (at < n || turned.decisions[n].producer != d.producer || turned.decisions[n].consumer != d.consumer) continue;
+        ++held;
+        EXPECT_NEAR(turned.decisions[n].R, f.rewardAt(value * let.by), 1e-9 * std::abs(d.R));
+      }
+    }
+    EXPECT_TRUE(met);
+    EXPECT_EQ(held, c.held);
   }
 }
 

@@ -165,7 +165,8 @@ TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
   EXPECT_EQ(model.data(model.index(1, FusionModel::kMeasured), FusionModel::kSortRole).toDouble(), 16);
   EXPECT_TRUE(tip(1).contains("times its 8 passes"));
   card.setDecision(2, report.decisions[1], report.device, Document::FusionHint::None);
-  EXPECT_TRUE(card.whatIf().startsWith("Measured: fused is faster by 16.0 µs [8.00, 24.0]. That is 8 passes of the loop. R said"))
+  EXPECT_TRUE(card.whatIf().startsWith(
+      "Measured in pairs: fused is faster by 16.0 µs [8.00, 24.0], the median difference. That is 8 passes of the loop. R said"))
       << card.whatIf().toStdString();
 }
 
