@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 
 #include <Qsci/qsciscintilla.h>
 #include <Qsci/qscistyle.h>
@@ -418,7 +419,7 @@ void KernelView::showMachineCode() { choose(machineLanguages()); }
 
 std::int64_t KernelView::machineLines() const {
   const int text = textOf(machineLanguages());
-  if (text < 0 || m_selection->empty()) return 0;
+  if (text < 0 || m_selection->empty() || !absent().isEmpty()) return 0;
   const auto lines = linesOf(m_kernel, m_kernel.texts[static_cast<std::size_t>(text)].language);
   return std::count_if(lines.begin(), lines.end(),
                        [this](const ShownLine& l) { return m_selection->relation(l.origins) == Selection::Relation::Exact; });
@@ -502,6 +503,12 @@ void KernelView::setInstances(std::vector<KernelInstance> instances) {
   m_instance = activeInstance();
   findTags();
   tint();
+}
+
+QString KernelView::absent() const {
+  const auto& tensors = m_selection->tensors();
+  if (!m_outside || tensors.empty() || !std::ranges::all_of(tensors, m_outside)) return {};
+  return shortName(tensors.back());
 }
 
 void KernelView::chooseLine(int number) {
@@ -603,6 +610,10 @@ void KernelView::findTags() {
     }
     return -1;
   };
+  const auto place = [&](Tag& tag, int begin, int end) {
+    tag.begin = places[static_cast<std::size_t>(begin)];
+    tag.end = places[static_cast<std::size_t>(end - 1)] + 1;
+  };
   int from = 0;
   for (Tag& tag : m_tags) {
     QString wanted = withoutSpaces(tag.text);
@@ -612,8 +623,22 @@ void KernelView::findTags() {
     if (at < 0) at = find(wanted, 0);
     if (at < 0) continue;
     from = at + static_cast<int>(wanted.size());
-    tag.begin = places[static_cast<std::size_t>(at)];
-    tag.end = places[static_cast<std::size_t>(from - 1)] + 1;
+    place(tag, at, from);
+  }
+  // Passes write indices in another way, p*2 + r as 2*p + r: then it is the access to that tensor that no other tag has taken.
+  for (Tag& tag : m_tags) {
+    const qsizetype bracket = tag.text.indexOf(QLatin1Char('['));
+    if (tag.begin >= 0 || bracket <= 0) continue;
+    const QString name = withoutSpaces(tag.text.left(bracket + 1));
+    for (int at = find(name, 0); at >= 0; at = find(name, at + 1)) {
+      int end = at + static_cast<int>(name.size()), open = 1;
+      for (; end < expression.size() && open > 0; ++end)
+        open += expression[end] == QLatin1Char('[') ? 1 : expression[end] == QLatin1Char(']') ? -1 : 0;
+      const int begin = places[static_cast<std::size_t>(at)];
+      if (open > 0 || std::ranges::any_of(m_tags, [&](const Tag& other) { return other.begin == begin; })) continue;
+      place(tag, at, end);
+      break;
+    }
   }
   const Palette& c = m_theme->colors();
   const QsciStyle style(kTagStyle, QStringLiteral("tag"), c.accent, c.page, m_theme->mono(11));
@@ -674,6 +699,10 @@ void KernelView::tint() {
   }
   for (const int marker : {kExact, kAround, kAdded, kRemoved}) m_code->markerDeleteAll(marker);
   m_tinted.clear();
+  const QString absent = this->absent();
+  const auto relation = [&](const protocol::Origins& origins) {
+    return m_selection->empty() || !absent.isEmpty() ? Selection::Relation::None : m_selection->relation(origins);
+  };
   QList<QTextEdit::ExtraSelection> marks;
   const Palette& c = m_theme->colors();
   const QString expression = m_expression->toPlainText();
@@ -692,7 +721,7 @@ void KernelView::tint() {
   for (const Tag& tag : m_tags) {
     if (tag.begin < 0) continue;
     auto s = mark(tag.begin, tag.end);
-    const bool chosen = !m_selection->empty() && m_selection->relation({tag.origin}) == Selection::Relation::Exact;
+    const bool chosen = relation({tag.origin}) == Selection::Relation::Exact;
     if (chosen) s.format.setBackground(c.accentSoft);
     s.format.setUnderlineStyle(QTextCharFormat::SingleUnderline);
     s.format.setUnderlineColor(chosen ? c.accent : c.separator);
@@ -704,8 +733,7 @@ void KernelView::tint() {
     mapped = mapped || !m_lines[i].origins.empty();
     if (m_lines[i].kind == DiffLine::Kind::Added) m_code->markerAdd(number, kAdded);
     if (m_lines[i].kind == DiffLine::Kind::Removed) m_code->markerAdd(number, kRemoved);
-    if (m_selection->empty()) continue;
-    switch (m_selection->relation(m_lines[i].origins)) {
+    switch (relation(m_lines[i].origins)) {
       case Selection::Relation::None: break;
       case Selection::Relation::Around:
         if (m_lines[i].kind == DiffLine::Kind::Same) m_code->markerAdd(number, kAround);
@@ -717,27 +745,28 @@ void KernelView::tint() {
     }
   }
   if (!m_code->hasFocus()) showTinted();
-  if (!m_selection->empty())
-    for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) {
-      if (m_selection->relation(m_kernel.expressionOrigins[i]) != Selection::Relation::Exact) continue;
-      QTextEdit::ExtraSelection s;
-      s.format.setBackground(c.accentSoft);
-      s.format.setProperty(QTextFormat::FullWidthSelection, true);
-      s.cursor = QTextCursor(m_expression->document()->findBlockByNumber(static_cast<int>(i)));
-      // However it wraps: a selection fills each line but its last, a place its own.
-      s.cursor.movePosition(QTextCursor::EndOfBlock, QTextCursor::KeepAnchor);
-      marks.prepend(s);
-      s.cursor.clearSelection();
-      marks.prepend(s);
-    }
+  for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) {
+    if (relation(m_kernel.expressionOrigins[i]) != Selection::Relation::Exact) continue;
+    QTextEdit::ExtraSelection s;
+    s.format.setBackground(c.accentSoft);
+    s.format.setProperty(QTextFormat::FullWidthSelection, true);
+    s.cursor = QTextCursor(m_expression->document()->findBlockByNumber(static_cast<int>(i)));
+    // However it wraps: a selection fills each line but its last, a place its own.
+    s.cursor.movePosition(QTextCursor::EndOfBlock, QTextCursor::KeepAnchor);
+    marks.prepend(s);
+    s.cursor.clearSelection();
+    marks.prepend(s);
+  }
   m_expression->setExtraSelections(marks);
   showTags();
   const bool around = std::any_of(m_kernel.expressionOrigins.begin(), m_kernel.expressionOrigins.end(),
-                                  [&](const auto& origins) { return m_selection->relation(origins) != Selection::Relation::None; });
+                                  [&](const auto& origins) { return relation(origins) != Selection::Relation::None; });
   QString words;
   if (m_compared) {
     const auto [removed, added] = difference();
     words = removed + added == 0 ? tr("the same code") : tr("%1 lines gone, %2 new").arg(removed).arg(added);
+  } else if (!absent.isEmpty()) {
+    words = tr("no kernel of a step computes %1").arg(absent);
   } else if (!m_selection->empty() && !m_kernel.texts.empty()) {
     words = !m_tinted.empty()
                 ? counted(static_cast<std::int64_t>(m_tinted.size()), tr("line"), tr("lines")) + tr(" from the selection")

@@ -48,6 +48,9 @@ class KernelView : public QWidget {
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
   void setInstances(std::vector<KernelInstance> instances);
   QString also() const;  // the place that the selection came from, where the expression is that of another
+  // Whether a tensor is made, and by no kernel of a step; without it none is.
+  void setOutside(std::function<bool(const std::string&)> outside) { m_outside = std::move(outside); }
+  QString absent() const;  // what is selected and no kernel of a step computes; empty: some kernel does
   void chooseLine(int line);
   void showLanguage(const QString& language);
   void showMachineCode();             // of the kernel that is shown, and of those that come
@@ -60,7 +63,7 @@ class KernelView : public QWidget {
     std::uint32_t origin = 0;
     QString text;              // the token as written
     std::vector<int> lines;    // of the shown text, from 0
-    int begin = -1, end = -1;  // in the expression; -1: not found there as written
+    int begin = -1, end = -1;  // in the expression; -1: not found there
   };
   const std::vector<Tag>& tags() const { return m_tags; }
   QComboBox* comparison() const { return m_comparison; }
@@ -100,6 +103,7 @@ class KernelView : public QWidget {
   std::optional<protocol::Kernel> m_compared;
   std::vector<std::pair<std::uint64_t, QString>> m_candidates;
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
+  std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;
   TabRow* m_languages;
   QComboBox* m_comparison;

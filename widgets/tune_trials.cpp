@@ -47,7 +47,7 @@ QString gainText(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
   return kernel.generation > 0 ? QObject::tr("faster in steps") : QObject::tr("= first");
 }
 
-QString rowTip(const SubgraphInfo& kernel) {
+QString rowTip(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
   QStringList lines{shortName(kernel.name)};
   const bool pinned = kernel.state == SubgraphState::Pinned;
   if (kernel.us)
@@ -60,6 +60,9 @@ QString rowTip(const SubgraphInfo& kernel) {
                  .arg(microsecondsText(*kernel.firstUs));
   if (kernel.us && kernel.firstUs && !pinned && *kernel.us >= *kernel.firstUs && kernel.generation > 0)
     lines << QObject::tr("faster in steps: its trial is not faster than the first kernel, but taking turns in steps it was");
+  if (kernel.us && fastestUs && !pinned && significant(*fastestUs) != significant(*kernel.us) && *fastestUs < *kernel.us)
+    lines << QObject::tr("fastest trial, %1: timed by itself; taking turns with this kernel it was not told apart from it")
+                 .arg(microsecondsText(*fastestUs));
   if (kernel.trials > 0)
     lines << QObject::tr("%1, those of earlier runs and by hand included; the bar is its share of this run's")
                  .arg(counted(kernel.trials, QObject::tr("trial"), QObject::tr("trials")));
@@ -234,9 +237,10 @@ void TuneView::showGains() {
   for (std::size_t i = 0; i < m_subgraphs.size(); ++i) {
     QListWidgetItem* item = m_list->item(static_cast<int>(i));
     const auto fastest = m_fastest.find(m_subgraphs[i].id);
-    const QString gain = gainText(m_subgraphs[i], fastest == m_fastest.end() ? std::nullopt : std::optional(fastest->second));
+    const std::optional<double> fastestUs = fastest == m_fastest.end() ? std::nullopt : std::optional(fastest->second);
+    const QString gain = gainText(m_subgraphs[i], fastestUs);
     if (item && item->data(Qt::AccessibleDescriptionRole).toString() != gain) item->setData(Qt::AccessibleDescriptionRole, gain);
-    if (const QString tip = rowTip(m_subgraphs[i]); item && item->toolTip() != tip) item->setToolTip(tip);
+    if (const QString tip = rowTip(m_subgraphs[i], fastestUs); item && item->toolTip() != tip) item->setToolTip(tip);
   }
 }
 
@@ -391,7 +395,11 @@ void TuneView::markSelection() {
     for (const bool again : {false, true})
       for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor)
         if (follow([&](const SubgraphInfo& s) { return holds(s, *tensor, again); })) return;
-    // What no operator makes, a parameter, is where it is read.
+    // What no operator makes, a parameter, is where it is read. What only a `show` makes is nowhere.
+    if (!m_kernel->absent().isEmpty()) {
+      m_followed = m_selection->choices();
+      return;
+    }
   }
   if (!m_subgraphs.empty()) m_followed = m_selection->choices();
   // What is shown has lines of it.

@@ -13,7 +13,7 @@ namespace nf {
 // known.
 QString gainText(const protocol::SubgraphInfo& kernel, std::optional<double> fastestUs);
 // What the figures of its row are of.
-QString rowTip(const protocol::SubgraphInfo& kernel);
+QString rowTip(const protocol::SubgraphInfo& kernel, std::optional<double> fastestUs = std::nullopt);
 // The trial of this schedule that has a figure, the shown one before others, then the newest: a first kernel that was compiled quickly has
 // another with full effort.
 std::optional<std::uint64_t> measuredAlready(const std::vector<protocol::TrialInfo>& trials, const protocol::TrialInfo* shown,

@@ -201,6 +201,12 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     if (row < 0 || static_cast<std::size_t>(row) >= m_subgraphs.size()) return;
     if (const std::string id = m_subgraphs[static_cast<std::size_t>(row)].id; id != m_current) pick(id);
   });
+  // A press on the row that is shown already chooses it, too: something else may be what is selected.
+  const auto pickShown = [this] {
+    if (m_selection->empty() || m_led != m_selection->choices()) pick(m_current);
+  };
+  connect(m_list, &QListWidget::itemPressed, this, pickShown);
+  connect(m_list, &QListWidget::itemActivated, this, pickShown);
   connect(m_trials, &TrialsPlot::trialChosen, this, [this](std::uint64_t number) { chooseTrial(number); });
   connect(m_generations, &GenerationStrip::trialChosen, this, [this](std::uint64_t number) { chooseTrial(number); });
   connect(m_roofline, &RooflinePlot::subgraphChosen, this, &TuneView::pick);

@@ -460,7 +460,7 @@ int commandLine(int argc, char** argv, bool json) {
       {"train",
        "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss, steps: that it stands for};\n"
        "eval {step, accuracy, loss, values}, the newest where they come faster than 20 a second;\n"
-       "trial {subgraph, schedule, us, status, counted: false for what is no candidate of the search, as a first kernel}; "
+       "trial {subgraph, schedule, us, status, counted: false where a first kernel is only held right, its time follows}; "
        "kernel_swap {subgraph, before_us, after_us, generation};\n"
        "kernel_counters {subgraph, before, after, missing};\n"
        "fusion_reverted {producer, consumer, fused_us, split_us}; checkpoint_failed {step, message};\n"

@@ -468,10 +468,10 @@ void MainWindow::refreshLeads() {
     const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
     const bool several = m_selection.tensors().size() > 1 && m_selection.isCalled(t->name);  // that a function makes
     // What no operator makes is known by where it is read, as a token is.
-    m_inspector->setLeads(token ? leadsOf(m_selection.origins(), {t->name}, true)
-                          : !t->readers.empty()
-                              ? leadsOf(placesOf({t->name}), {t->name}, true)
-                              : leadsOf(t->origins, several ? m_selection.tensors() : withParts({t->name}), false));
+    m_inspector->setLeads(token                 ? leadsOf(m_selection.origins(), {t->name}, true)
+                          : !t->readers.empty() ? leadsOf(placesOf({t->name}), {t->name}, true)
+                          : several             ? leadsOf(m_selection.origins(), m_selection.tensors(), false)
+                                                : leadsOf(t->origins, withParts({t->name}), false));
   } else if (m_inspector->tensor().isEmpty() && !m_selection.empty()) {
     const auto& tensors = m_selection.tensors();
     const auto* token = tensors.empty() ? selectedToken() : nullptr;

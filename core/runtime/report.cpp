@@ -79,7 +79,9 @@ double median(std::vector<double> values) {
 struct KernelRow {
   std::string name;
   std::int64_t trials = 0, failed = 0, swaps = 0;
-  double first = 0, best = 0;  // microseconds; 0: not timed
+  // Microseconds; 0: not timed. What is in use took its place by a comparison with what was before it: the best trial, which was timed for
+  // itself, need not be it.
+  double first = 0, inUse = 0, best = 0;
 };
 
 struct Run {
@@ -126,6 +128,7 @@ Result<Run> readRun(const std::string& folder) {
       k.name = text(e, "name");
       ++k.swaps;
       if (k.first == 0) k.first = real(e, "before_us");
+      k.inUse = real(e, "after_us");
       run.swaps.push_back(std::move(e));
     } else if (kind == "trial") {
       KernelRow& k = run.kernels[text(e, "subgraph")];
@@ -266,24 +269,30 @@ std::string kernelsOf(const Run& run) {
   if (run.kernels.empty()) return {};
   std::vector<std::pair<const KernelRow*, std::string>> rows;
   for (const auto& [id, row] : run.kernels) rows.emplace_back(&row, id);
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first->best > b.first->best; });
+  const auto used = [](const KernelRow& k) { return k.swaps > 0 ? k.inUse : k.first; };
+  std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) { return used(*a.first) > used(*b.first); });
   std::vector<RowName> called;
   for (const auto& [row, id] : rows) called.push_back({row->name, id});
   const std::vector<std::string> names = rowNames(called, 48);
   auto name = names.begin();
+  const auto timed = [](double us) { return us > 0 ? number(us, 3) : std::string("\u2013"); };
   std::string out =
-      "<h2>Kernels</h2>\n<div class=\"wide\"><table><tr><th class=\"t\">kernel</th><th>first, \u00b5s</th><th>best, "
-      "\u00b5s</th><th>gain</th><th "
-      "class=\"t\"></th><th>trials</th><th>failed</th><th>swaps</th></tr>\n";
+      "<h2>Kernels</h2>\n<p class=\"muted\">In use is what the last swap brought, as both were timed in turn; a best trial that is "
+      "faster was not told apart from it, or belongs to a kernel that no step ran.</p>\n"
+      "<div class=\"wide\"><table><tr><th class=\"t\">kernel</th><th>first, \u00b5s</th><th>in use, \u00b5s</th><th>gain</th><th "
+      "class=\"t\"></th><th>best trial, \u00b5s</th><th>trials</th><th>failed</th><th>swaps</th></tr>\n";
   for (const auto& [k, id] : rows) {
-    const double gain = k->best > 0 && k->first > 0 ? k->first / k->best : 0;
+    const double gain = k->swaps > 0 && k->inUse > 0 && k->first > 0 ? k->first / k->inUse : 0;
     const double saved = gain > 1 ? 1 - 1 / gain : 0;
-    out += "<tr><td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" + htmlEscaped(*name++) + "</td><td>" +
-           (k->first > 0 ? number(k->first, 3) : "\u2013") + "</td><td>" + (k->best > 0 ? number(k->best, 3) : "\u2013") +
+    out += "<tr><td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" + htmlEscaped(*name++) + "</td><td>" + timed(k->first) +
+           "</td><td>" +
+           (k->swaps > 0   ? timed(k->inUse)
+            : k->first > 0 ? "= first"
+                           : "\u2013") +
            "</td><td>" + (gain > 0 ? number(gain, 3) + "\u00d7" : "\u2013") +
            "</td><td class=\"t\"><i class=\"bar\"><i style=\"width:" + number(saved * 100, 3) + "%\"></i></i></td><td>" +
-           std::to_string(k->trials) + "</td><td>" + std::to_string(k->failed) + "</td><td>" + std::to_string(k->swaps) +
-           "</td></tr>\n";
+           timed(k->best) + "</td><td>" + std::to_string(k->trials) + "</td><td>" + std::to_string(k->failed) + "</td><td>" +
+           std::to_string(k->swaps) + "</td></tr>\n";
   }
   return out + "</table></div>\n";
 }

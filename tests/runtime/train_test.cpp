@@ -330,6 +330,45 @@ TEST(Train, AReportCrossesTheOtherSystemWhereTheCurvesDo) {
   EXPECT_NE(html->find("from step 41 on"), std::string::npos);
 }
 
+// What is in use came by swaps: a fast trial that brought none is no gain.
+TEST(Train, AReportHasTheKernelsThatAreInUse) {
+  const fakes::Folder folder;
+  auto run = RunFolder::create(folder.path("out"));
+  ASSERT_TRUE(run.ok()) << run.error().message;
+  for (const auto& [subgraph, us] : {std::pair{"aa", 40.0}, {"aa", 25.0}, {"bb", 90.0}, {"bb", 60.0}, {"bb", 50.0}}) {
+    protocol::TrialEvent e;
+    e.subgraph = subgraph, e.name = subgraph, e.us = us;
+    (*run)->addEvent(protocol::encode(e));
+  }
+  for (const auto& [before, after] : {std::pair{88.0, 66.0}, {64.0, 45.0}}) {
+    protocol::KernelSwapEvent e;
+    e.subgraph = e.name = "bb", e.before_us = before, e.after_us = after;
+    (*run)->addEvent(protocol::encode(e));
+  }
+  (*run)->flush();
+  std::ofstream((*run)->file("run.json")) << "{}";
+  const auto html = htmlReport((*run)->path(), {"Digits", {}, ""});
+  ASSERT_TRUE(html.ok()) << html.error().message;
+  const auto rowOf = [&](const std::string& name) {
+    const std::size_t from = html->find("title=\"" + name + "\"");
+    std::string cells;
+    bool inside = false;
+    for (std::size_t i = from; i < html->find("</tr>", from); ++i) {
+      const char c = (*html)[i];
+      if (c == '>') inside = true, cells += ' ';
+      else if (c == '<') inside = false;
+      else if (inside) cells += c;
+    }
+    std::istringstream words(cells);
+    std::string row, word;
+    while (words >> word) row += word + ' ';
+    return row;
+  };
+  EXPECT_EQ(rowOf("aa"), "aa 40 = first \u2013 25 2 0 0 ");
+  EXPECT_EQ(rowOf("bb"), "bb 90 45 2\u00d7 50 3 0 2 ");
+  EXPECT_LT(html->find("title=\"bb\""), html->find("title=\"aa\"")) << "the slowest in use first";
+}
+
 // Steps are of the whole training, times of what the run made itself: both say from where.
 TEST(Train, AResumedRunTellsWhereItGoesOnFrom) {
   const fakes::Folder folder;

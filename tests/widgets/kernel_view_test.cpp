@@ -166,6 +166,52 @@ TEST_F(Tuning, TagsTieTokensToLines) {
   EXPECT_EQ(view.tintedLines(), view.tags()[1].lines);
 }
 
+// Passes order the terms of an index and write 0 for an axis of one: it is the same access. One that stands there as it is keeps its place.
+TEST_F(Tuning, ATokenIsFoundWhereItsIndicesAreWrittenOtherwise) {
+  const std::string text = "Y[b, p] = sum[r] A[b, p*2+r] * A[b, r] * B[r]\n";
+  selection.setSpans({capsule::spanOf(text, "Y[b, p] = sum[r] A[b, p*2+r] * A[b, r] * B[r]"), capsule::spanOf(text, "A[b, p*2+r]"),
+                      capsule::spanOf(text, "A[b, r]"), capsule::spanOf(text, "B[r]")});
+  KernelView view(&theme, &selection);
+  view.resize(700, 500);
+  view.show();
+  view.setSpanText([&](const SourceSpan& s) { return QString::fromStdString(text.substr(s.begin, s.end - s.begin)); });
+  Kernel k = capsule::kernel("aa01", {});
+  k.expression = "Y[b: 1, p] = sum[r] A[0, 2*p + r] * A[b, r] * B[r]";
+  k.expressionOrigins = {{0}};
+  k.texts = {{"loops", "load A\nload A\nload B\n", {{1}, {2}, {3}}}};
+  view.setKernel(k);
+  QStringList marked;
+  for (const auto& tag : view.tags())
+    if (tag.begin >= 0) marked << QString::fromStdString(k.expression).mid(tag.begin, tag.end - tag.begin);
+  EXPECT_EQ(marked.join(' '), "A[0, 2*p + r] A[b, r] B[r]");
+}
+
+// Its place is that of what reads the same, whose lines are there: it is none of them.
+TEST_F(Tuning, WhatNoKernelComputesHasNoLines) {
+  KernelView view(&theme, &selection);
+  view.setSpanText(
+      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  view.resize(700, 600);
+  view.show();
+  view.setKernel(capsule::kernel("aa01", 41));
+  ASSERT_EQ(view.tags().size(), 2u);
+  const auto origin = view.tags()[0].origin;
+  const auto words = [&] {
+    QStringList all;
+    for (const QLabel* l : view.findChildren<QLabel*>()) all << l->text();
+    return all.join('\n');
+  };
+  view.setOutside([](const std::string& tensor) { return tensor == "d(L)/d(A)"; });
+  selection.select({origin}, {"d(L)/d(A)"});
+  EXPECT_EQ(view.absent(), "dA");
+  EXPECT_TRUE(view.tintedLines().empty());
+  EXPECT_TRUE(words().contains("no kernel of a step computes dA")) << words().toStdString();
+  selection.select({origin}, {"Y"});
+  EXPECT_FALSE(view.tintedLines().empty());
+  selection.select({origin});
+  EXPECT_FALSE(view.tintedLines().empty());
+}
+
 // However many kernels were looked at.
 TEST_F(Tuning, TagsAreDrawnInTheHundredthKernel) {
   KernelView view(&theme, &selection);

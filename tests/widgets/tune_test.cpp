@@ -434,6 +434,33 @@ TEST_F(Tuning, APressedRowIsTheKernelThatIsShown) {
   EXPECT_NE(view.current(), subgraphs[2].id) << "chosen elsewhere since";
 }
 
+// Shown and chosen are two things: the row of what is shown is there to be chosen, too.
+TEST_F(Tuning, APressOnTheRowThatIsShownChoosesIt) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  const auto subgraphs = capsule::subgraphs();
+  view.setSubgraphs(subgraphs, 1);
+  ASSERT_TRUE(selection.empty());
+  const int row = view.list()->currentRow();
+  ASSERT_GE(row, 0);
+  const auto& shown = subgraphs[static_cast<std::size_t>(row)];
+  const auto press = [&] {
+    QTest::mouseClick(view.list()->viewport(), Qt::LeftButton, {}, view.list()->visualItemRect(view.list()->item(row)).center());
+  };
+  press();
+  EXPECT_EQ(view.current(), shown.id);
+  EXPECT_EQ(selection.tensors(), shown.operators);
+  selection.select(Origins(shown.origins));  // a place of it: it stays what is shown
+  ASSERT_EQ(view.current(), shown.id);
+  ASSERT_TRUE(selection.tensors().empty());
+  press();
+  EXPECT_EQ(selection.tensors(), shown.operators);
+  const auto choices = selection.choices();
+  press();
+  EXPECT_EQ(selection.choices(), choices) << "it is what is selected";
+}
+
 TEST_F(Tuning, NothingShinesThroughTheCurvesOfAnEarlierText) {
   QWidget window;
   window.setPalette(QPalette(Qt::white));
@@ -559,6 +586,8 @@ TEST(TuneRow, TheTipSaysWhatTheFiguresAreOf) {
   EXPECT_TRUE(rowTip(kernel).contains("first, 143 µs: what the first run on this device began with"));
   EXPECT_TRUE(rowTip(kernel).contains("33 trials, those of earlier runs"));
   EXPECT_FALSE(rowTip(kernel).contains("faster in steps"));
+  EXPECT_FALSE(rowTip(kernel, 134).contains("fastest trial"));
+  EXPECT_TRUE(rowTip(kernel, 98).contains("fastest trial, 98.0 µs: timed by itself")) << rowTip(kernel, 98).toStdString();
   kernel.us = 145;
   EXPECT_EQ(gainText(kernel, {}), "faster in steps");
   EXPECT_TRUE(rowTip(kernel).contains("faster in steps: its trial is not faster")) << rowTip(kernel).toStdString();

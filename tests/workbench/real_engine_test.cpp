@@ -5,10 +5,12 @@
 #include <QComboBox>
 #include <QLabel>
 #include <QLineEdit>
+#include <QListWidget>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QSignalSpy>
+#include <QToolButton>
 
 #include "tests/workbench/real_engine.h"
 #include "widgets/basic.h"
@@ -620,6 +622,37 @@ TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
     EXPECT_GT(terms(gradient), 0);
     EXPECT_EQ(terms(otherGradient), 0);
   }
+}
+
+// The row of a kernel that two cells share selects both: it leads to what both lead to, whichever of them the inspector shows.
+TEST_F(RealEngine, TheRowOfASharedKernelLeadsToWhatItsPlacesLeadTo) {
+  openChecked(
+      "# %%\nlet N = 24\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 1)\nparam U[N, N] = normal(0, 1)\n\n"
+      "# %%\nP[i, j] = sum[k] X[i, k] * W[k, j]\n\n"
+      "# %%\nQ[i, j] = sum[k] X[i, k] * U[k, j]\n\n"
+      "# %%\nloss L = mean[i, j] (P[i, j] * Q[j, i] - 1)^2\nshow d(L)/d(X)\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.0001); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Tune);
+  const auto kernelOf = [&](const std::string& name) -> const protocol::SubgraphInfo* {
+    for (const auto& s : window->workspace().subgraphs().subgraphs)
+      if (std::ranges::count(s.operators, name) > 0) return &s;
+    return nullptr;
+  };
+  ASSERT_TRUE(wait([&] { return kernelOf("P") && kernelOf("W.next") && window->explain()->graph()->plan() != nullptr; }));
+  window->tune()->chooseSubgraph(kernelOf("P")->id);
+  QListWidget* list = window->tune()->list();
+  QTest::mouseClick(list->viewport(), Qt::LeftButton, {}, list->visualItemRect(list->currentItem()).center());
+  const auto& selection = window->workspace().selection();
+  ASSERT_TRUE(selection.isCalled("P") && selection.isCalled("Q"));
+  window->showPage(MainWindow::Page::Author);
+  const auto leadsTo = [&](const std::string& target) {
+    return wait([&] {
+      const auto* lead = window->inspector()->findChild<QToolButton*>(QString::fromStdString(target));
+      return lead && lead->isVisible();
+    });
+  };
+  for (const std::string name : {"P", "Q", "d(L)/d(W)", "d(L)/d(U)"}) EXPECT_TRUE(leadsTo("node:" + name)) << name;
+  for (const char* name : {"W.next", "U.next"}) EXPECT_TRUE(leadsTo("kernel:" + kernelOf(name)->id)) << name;
 }
 
 TEST_F(RealEngine, EachNotebookShowsTheDeviceThatItUses) {
