@@ -17,6 +17,7 @@
 #include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
 #include "widgets/find_bar.h"
+#include "widgets/fusion_model.h"
 #include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
@@ -220,14 +221,24 @@ void MainWindow::connectTab(Tab* tab) {
     m_inspector->setExpressionFailed(tensor, message);
     if (statusText() == checkingText()) refreshStatus();
   });
-  connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {
+  // A mistake takes what hangs on it out of the program: what was known before stays in its place, greyed.
+  const auto mistakenAway = [w](std::size_t now, std::size_t before) {
+    return now < before && std::ranges::any_of(w->analysis().diagnostics, [](const protocol::DiagnosticInfo& d) {
+             return d.severity == protocol::Severity::Error;
+           });
+  };
+  connect(w, &Workspace::graphPlanArrived, this, [this, tab, mistakenAway](const protocol::GraphPage& plan) {
     if (tab != m_tab) return;
+    if (const auto* known = m_explain->graph()->plan(); known && mistakenAway(plan.nodes.size(), known->nodes.size())) return;
     m_explain->setPlan(plan);
     m_tune->showInstances();
   });
-  connect(w, &Workspace::graphArrived, this, [this, tab](const protocol::GraphPage& graph) {
+  connect(w, &Workspace::graphArrived, this, [this, tab, mistakenAway](const protocol::GraphPage& graph) {
     if (tab != m_tab) return;
     m_explain->setWaiting(false);
+    if (const auto& known = m_explain->graph()->graph();
+        known.stage == graph.stage && mistakenAway(graph.nodes.size(), known.nodes.size()))
+      return;
     m_explain->setGraph(graph);
     m_tune->showInstances();
     // The graph knows where a node comes from.
@@ -235,8 +246,9 @@ void MainWindow::connectTab(Tab* tab) {
     if (const auto places = placesOf(m_selection.tensors()); !places.empty()) m_selection.place(places);
     refreshLeads();
   });
-  connect(w, &Workspace::fusionArrived, this, [this, tab](const protocol::FusionReport& report) {
-    if (tab == m_tab) m_explain->setFusion(report);
+  connect(w, &Workspace::fusionArrived, this, [this, tab, mistakenAway](const protocol::FusionReport& report) {
+    if (tab != m_tab || mistakenAway(report.decisions.size(), m_explain->fusion()->report().decisions.size())) return;
+    m_explain->setFusion(report);
   });
   connect(w, &Workspace::devicesMeasured, this, [this, tab] {
     for (const auto& other : m_tabs)

@@ -82,6 +82,7 @@ struct KernelRow {
   // Microseconds; 0: not timed. What is in use took its place by a comparison with what was before it: the best trial, which was timed for
   // itself, need not be it.
   double first = 0, inUse = 0, best = 0;
+  double gain = 1;  // of all its swaps: each compared two kernels in turn, on its own
 };
 
 struct Run {
@@ -127,8 +128,11 @@ Result<Run> readRun(const std::string& folder) {
       KernelRow& k = run.kernels[text(e, "subgraph")];
       k.name = text(e, "name");
       ++k.swaps;
-      if (k.first == 0) k.first = real(e, "before_us");
-      k.inUse = real(e, "after_us");
+      const double before = real(e, "before_us"), after = real(e, "after_us");
+      // As the comparison timed it, which the trial before it was not a part of.
+      if (k.swaps == 1 && before > 0) k.first = before;
+      k.inUse = after;
+      k.gain = before > 0 && after > 0 ? k.gain * before / after : 0;
       run.swaps.push_back(std::move(e));
     } else if (kind == "trial") {
       KernelRow& k = run.kernels[text(e, "subgraph")];
@@ -277,19 +281,16 @@ std::string kernelsOf(const Run& run) {
   auto name = names.begin();
   const auto timed = [](double us) { return us > 0 ? number(us, 3) : std::string("\u2013"); };
   std::string out =
-      "<h2>Kernels</h2>\n<p class=\"muted\">In use is what the last swap brought, as both were timed in turn; a best trial that is "
-      "faster was not told apart from it, or belongs to a kernel that no step ran.</p>\n"
+      "<h2>Kernels</h2>\n<p class=\"muted\">In use and gain are of swaps, each of which timed two kernels in turn; where there was "
+      "none "
+      "the first kernel stayed, or no step ran it. Trials are timed by themselves: the best need not have won.</p>\n"
       "<div class=\"wide\"><table><tr><th class=\"t\">kernel</th><th>first, \u00b5s</th><th>in use, \u00b5s</th><th>gain</th><th "
       "class=\"t\"></th><th>best trial, \u00b5s</th><th>trials</th><th>failed</th><th>swaps</th></tr>\n";
   for (const auto& [k, id] : rows) {
-    const double gain = k->swaps > 0 && k->inUse > 0 && k->first > 0 ? k->first / k->inUse : 0;
+    const double gain = k->swaps > 0 ? k->gain : 0;
     const double saved = gain > 1 ? 1 - 1 / gain : 0;
     out += "<tr><td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" + htmlEscaped(*name++) + "</td><td>" + timed(k->first) +
-           "</td><td>" +
-           (k->swaps > 0   ? timed(k->inUse)
-            : k->first > 0 ? "= first"
-                           : "\u2013") +
-           "</td><td>" + (gain > 0 ? number(gain, 3) + "\u00d7" : "\u2013") +
+           "</td><td>" + timed(k->inUse) + "</td><td>" + (gain > 0 ? number(gain, 3) + "\u00d7" : "\u2013") +
            "</td><td class=\"t\"><i class=\"bar\"><i style=\"width:" + number(saved * 100, 3) + "%\"></i></i></td><td>" +
            timed(k->best) + "</td><td>" + std::to_string(k->trials) + "</td><td>" + std::to_string(k->failed) + "</td><td>" +
            std::to_string(k->swaps) + "</td></tr>\n";

@@ -624,6 +624,30 @@ TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
   }
 }
 
+// What hangs on a mistake is no part of the program while it stands: the graph and the decisions of before stay, greyed.
+TEST_F(RealEngine, AMistakeLeavesExplainWhatItHad) {
+  openChecked(
+      "# %%\ninput X[8, 8] = normal(0, 1)\nparam W[8, 8] = normal(0, 1)\n\n"
+      "# %%\nP[i, j] = sum[k] X[i, k] * W[k, j]\nQ[i, j] = max(P[i, j], 0)\nloss L = mean[i, j] Q[i, j]\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  const auto& shown = window->explain()->graph()->graph();
+  const auto& report = window->explain()->fusion()->report();
+  ASSERT_TRUE(wait([&] { return !shown.nodes.empty() && !report.decisions.empty(); }));
+  const std::size_t nodes = shown.nodes.size(), decisions = report.decisions.size();
+  const std::string before = document().text();
+  cell(1)->editor()->moveCaretTo(cell(1)->editor()->bytes().find("X[i, k]"));
+  QTest::keyClicks(cell(1)->editor(), "$");
+  ASSERT_NE(document().text(), before);
+  checked();
+  ASSERT_GT(cell(1)->errors(), 0);
+  EXPECT_FALSE(QTest::qWaitFor([&] { return shown.nodes.size() < nodes || report.decisions.size() < decisions; }, 1500));
+  EXPECT_LT(shown.revision, document().revision()) << "of the text before: it is greyed";
+  window->action("edit.undo")->trigger();
+  EXPECT_TRUE(wait([&] { return shown.revision == document().revision() && report.revision == document().revision(); }));
+  EXPECT_EQ(shown.nodes.size(), nodes);
+}
+
 // The row of a kernel that two cells share selects both: it leads to what both lead to, whichever of them the inspector shows.
 TEST_F(RealEngine, TheRowOfASharedKernelLeadsToWhatItsPlacesLeadTo) {
   openChecked(
