@@ -61,7 +61,7 @@ QString rowTip(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
   if (kernel.us && kernel.firstUs && !pinned && *kernel.us >= *kernel.firstUs && kernel.generation > 0)
     lines << QObject::tr("faster in steps: its trial is not faster than the first kernel, but taking turns in steps it was");
   if (kernel.us && fastestUs && !pinned && significant(*fastestUs) != significant(*kernel.us) && *fastestUs < *kernel.us)
-    lines << QObject::tr("fastest trial, %1: timed by itself; taking turns with this kernel it was not told apart from it")
+    lines << QObject::tr("fastest trial, %1, as it was timed by itself: which kernel is used is decided by taking turns")
                  .arg(microsecondsText(*fastestUs));
   if (kernel.trials > 0)
     lines << QObject::tr("%1, those of earlier runs and by hand included; the bar is its share of this run's")

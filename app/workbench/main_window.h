@@ -170,6 +170,7 @@ class MainWindow : public QMainWindow {
   void refreshDevice();
   void refreshRunActions();
   void refreshLeads();
+  void showStep();
   void showTimes();  // of kernels in the graph, and whether the profile's are of the step as it is
   void showRun();    // on Tune, as the notebook has it
   // `token`: the places are inside operators, which they lead to as well. The tensor that is looked for is the last.

@@ -515,14 +515,19 @@ void MainWindow::showRun() {
       m_tune->setFigure(v->train()->plot()->given());
 }
 
+// What the profile is held against.
+void MainWindow::showStep() {
+  const Workspace& w = *m_tab->workspace;
+  m_tune->setStep(w.deviceInUse(), w.profileIsEdited(), w.replacedSinceProfile());
+}
+
 // As the profile has them where it is of all these kernels, side by side in one step; else as the trial of each was timed.
 void MainWindow::showTimes() {
   const Workspace& w = *m_tab->workspace;
-  const std::set<std::string> replaced = w.replacedSinceProfile();
-  m_tune->setStep(w.deviceInUse(), w.profileIsEdited(), replaced);
+  showStep();
   std::vector<protocol::SubgraphInfo> kernels = w.subgraphs().subgraphs;
-  if (const auto& profile = w.profile();
-      profile && (w.deviceInUse().empty() || profile->device == w.deviceInUse()) && !w.profileIsEdited() && replaced.empty()) {
+  if (const auto& profile = w.profile(); profile && (w.deviceInUse().empty() || profile->device == w.deviceInUse()) &&
+                                         !w.profileIsEdited() && w.replacedSinceProfile().empty()) {
     std::map<std::string, double> profiled;
     for (const protocol::KernelTimeInfo& k : profile->kernels) profiled.emplace(k.subgraph, k.us);
     if (std::ranges::all_of(kernels, [&](const auto& k) { return profiled.contains(k.id); }))

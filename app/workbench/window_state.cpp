@@ -290,7 +290,7 @@ void MainWindow::refreshTitle() {
 
 void MainWindow::refreshOutline() {
   m_tune->setRunOld(std::ranges::any_of(m_tab->notebook->cells(), [](const CellView* v) { return v->runIsOld(); }));
-  m_tune->setStep(m_tab->workspace->deviceInUse(), m_tab->workspace->profileIsEdited(), m_tab->workspace->replacedSinceProfile());
+  showStep();
   std::vector<OutlineView::CellLine> lines;
   int number = 0;
   for (const Cell& cell : m_tab->workspace->document().cells()) {
@@ -414,7 +414,7 @@ void MainWindow::refreshStatus() {
                              : QString()));
       }
   }
-  m_tune->setStep(m_tab->workspace->deviceInUse(), m_tab->workspace->profileIsEdited(), m_tab->workspace->replacedSinceProfile());
+  showStep();
   // What the kernels run on is what everything is counted with; all of the device where that is more stands in the tooltip.
   QString constants, what, whole;
   if (m_tab->workspace->devices()) {

@@ -281,9 +281,8 @@ std::string kernelsOf(const Run& run) {
   auto name = names.begin();
   const auto timed = [](double us) { return us > 0 ? number(us, 3) : std::string("\u2013"); };
   std::string out =
-      "<h2>Kernels</h2>\n<p class=\"muted\">In use and gain are of swaps, each of which timed two kernels in turn; where there was "
-      "none "
-      "the first kernel stayed, or no step ran it. Trials are timed by themselves: the best need not have won.</p>\n"
+      "<h2>Kernels</h2>\n<p class=\"muted\">In use and gain are of swaps, each of which timed two kernels in turn; where there is "
+      "none, the first kernel stayed or no step ran it. Trials are timed by themselves: the best need not have won.</p>\n"
       "<div class=\"wide\"><table><tr><th class=\"t\">kernel</th><th>first, \u00b5s</th><th>in use, \u00b5s</th><th>gain</th><th "
       "class=\"t\"></th><th>best trial, \u00b5s</th><th>trials</th><th>failed</th><th>swaps</th></tr>\n";
   for (const auto& [k, id] : rows) {

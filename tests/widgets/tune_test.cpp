@@ -587,7 +587,7 @@ TEST(TuneRow, TheTipSaysWhatTheFiguresAreOf) {
   EXPECT_TRUE(rowTip(kernel).contains("33 trials, those of earlier runs"));
   EXPECT_FALSE(rowTip(kernel).contains("faster in steps"));
   EXPECT_FALSE(rowTip(kernel, 134).contains("fastest trial"));
-  EXPECT_TRUE(rowTip(kernel, 98).contains("fastest trial, 98.0 µs: timed by itself")) << rowTip(kernel, 98).toStdString();
+  EXPECT_TRUE(rowTip(kernel, 98).contains("fastest trial, 98.0 µs, as it was timed by itself")) << rowTip(kernel, 98).toStdString();
   kernel.us = 145;
   EXPECT_EQ(gainText(kernel, {}), "faster in steps");
   EXPECT_TRUE(rowTip(kernel).contains("faster in steps: its trial is not faster")) << rowTip(kernel).toStdString();
