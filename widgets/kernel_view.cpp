@@ -365,7 +365,7 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
 }
 
 QString KernelView::shownDetail() const {
-  return m_kernel.us ? m_shown + QStringLiteral(", ") + microsecondsText(*m_kernel.us) : m_shown;
+  return m_kernel.us ? tr("%1, %2 alone").arg(m_shown, microsecondsText(*m_kernel.us)) : m_shown;
 }
 
 void KernelView::setTime(const std::string& subgraph, std::optional<std::uint64_t> trial, std::optional<double> us) {

@@ -35,7 +35,7 @@ class BarDelegate : public QStyledItemDelegate {
     const Palette& c = m_theme->colors();
     const QRect r = option.rect;
     if (option.state & QStyle::State_Selected) p->fillRect(r, c.accentSoft);
-    if (index.column() == 0 && option.state & QStyle::State_Selected)
+    if (index.column() == 0 && (option.state & QStyle::State_Selected || index.data(ProfileModel::kHoldsRole).toBool()))
       p->fillRect(QRect(r.left(), r.top(), 3, r.height()), c.accent);
     const bool now = index.data(ProfileModel::kNowRole).toBool();
     p->setFont(m_theme->mono(12));
@@ -166,6 +166,7 @@ PlotTable ProfileModel::table() const {
 QVariant ProfileModel::data(const QModelIndex& index, int role) const {
   if (!index.isValid() || index.row() >= rowCount()) return {};
   if (role == kNowRole) return isNow(index.row());
+  if (role == kHoldsRole) return m_holds && m_holds(m_profile.kernels[static_cast<std::size_t>(index.row())].subgraph);
   const auto& k = m_profile.kernels[static_cast<std::size_t>(index.row())];
   const double share = m_profile.stepUs > 0 ? k.us * k.calls / m_profile.stepUs : 0;
   const Rates r = ratesOf(k);
@@ -353,7 +354,10 @@ void ProfileView::setSelected(std::function<bool(const protocol::TimelineSite&)>
 
 void ProfileView::addCounters(const protocol::KernelCountersEvent& counters) { m_counters->add(counters); }
 
-void ProfileView::refreshSelected() { m_timeline->update(); }
+void ProfileView::refreshSelected() {
+  m_timeline->update();
+  m_table->viewport()->update();
+}
 
 // Names first: bars give way to them.
 void ProfileView::resizeEvent(QResizeEvent* event) {

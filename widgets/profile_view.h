@@ -32,8 +32,9 @@ class ProfileModel : public QAbstractTableModel {
   enum Role {
     kBarRole = Qt::UserRole + 1,
     kLimitRole,
-    kNowRole
-  };  // 0..1, or nothing; whether this column limits the kernel; isNow()
+    kNowRole,
+    kHoldsRole
+  };  // 0..1, or nothing; whether this column limits the kernel; isNow(); whether the kernel has a part of what is selected
   using QAbstractTableModel::QAbstractTableModel;
   void setProfile(const protocol::Profile& profile);
   void setDevice(std::optional<protocol::DeviceConstants> device);
@@ -44,6 +45,7 @@ class ProfileModel : public QAbstractTableModel {
   // The device in use, empty: not known, whether the text that the step is of has changed since, and which subgraphs have another kernel
   // now.
   void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced);
+  void setHolds(std::function<bool(const std::string&)> holds) { m_holds = std::move(holds); }
   bool isOfStep(const std::string& subgraph) const;  // the step has it, though it may have another kernel now
   bool isNow(int row) const;                         // and that is the kernel that was profiled
   bool isNow(const std::string& subgraph) const;
@@ -67,6 +69,7 @@ class ProfileModel : public QAbstractTableModel {
   bool m_edited = false;
   std::set<std::string> m_replaced;
   std::optional<protocol::DeviceConstants> m_device;
+  std::function<bool(const std::string&)> m_holds;
 };
 
 // Kernels as a table with a sentence about the chosen one, one step over time, and its launches as a table.
@@ -83,6 +86,7 @@ class ProfileView : public QWidget {
   void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced = {});
   void setRunning(bool running);
   void clear();
+  void setHolds(std::function<bool(const std::string&)> holds) { m_model->setHolds(std::move(holds)); }
   const ProfileModel* model() const { return m_model; }
   QTableView* table() const { return m_table; }
   enum Page { kKernels, kTimeline, kLaunches, kCounters };

@@ -90,6 +90,7 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
   m_swaps.push_back(swap);
   m_table->setRowCount(row + 1);
   const QFontMetrics metrics(m_table->font());
+  const auto beside = swap.kernelsBefore - 1;
   const auto put = [&](int column, const QString& text) {
     int& widest = m_widest[static_cast<std::size_t>(column)];
     widest = std::max(widest, metrics.horizontalAdvance(text));
@@ -97,14 +98,20 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
     item->setTextAlignment((column == kKernel ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
     item->setToolTip(
         swap.split
-            ? tr("%1, the fused kernel, against its parts: they were faster beyond noise").arg(shortName(swap.name))
+            ? (beside > 0
+                   ? tr("%1, the fused kernel, and %2, which are others where it is split, against the %3 that are there then: "
+                        "these were faster beyond noise. The times are of all of them.")
+                         .arg(shortName(swap.name), counted(beside, tr("kernel"), tr("kernels")))
+                         .arg(swap.kernelsAfter)
+                   : tr("%1, the fused kernel, against its parts: they were faster beyond noise").arg(shortName(swap.name)))
             : tr("%1: %2 to %3").arg(shortName(swap.name), microsecondsText(swap.before_us), microsecondsText(swap.after_us)));
     m_table->setItem(row, column, item);
   };
   put(kStep, grouped(swap.step));
   QString name = kernelName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, 40);
   // Not the search's generations: kernels are counted as they replace one another, the first one being the first.
-  if (swap.split) name += tr(", split again");
+  if (swap.split)
+    name += (beside > 0 ? (beside == 1 ? tr(" + 1 other") : tr(" + %1 others").arg(beside)) : QString()) + tr(", split again");
   else
     name += tr(", kernel %1").arg(1 + std::count_if(m_swaps.begin(), m_swaps.end(), [&](const protocol::KernelSwapEvent& s) {
                                     return !s.split && s.subgraph == swap.subgraph;

@@ -196,7 +196,7 @@ QComboBox* TuneView::knob(const QString& name) const {
 void TuneView::showMeasureState() {
   const QString why = refusal();
   const bool ruledOut = !why.isEmpty() && edited();
-  setUsable(m_measure, !m_space.knobs.empty() && !m_measuring && !ruledOut);
+  setUsable(m_measure, !m_space.knobs.empty() && !m_measuring && !ruledOut && !isGone());
   if (ruledOut) say(tr("This kernel cannot have it: %1").arg(why));
   else if (m_refusalSaid) say({});
   m_refusalSaid = ruledOut;
@@ -235,14 +235,16 @@ void TuneView::refreshPin() {
   m_pin->setText(pins ? tr("Unpin") : tr("Pin"));
   const QString why = pins ? QString() : refusal();
   const bool unknown = !pins && edited() && !told();
-  setUsable(m_pin, s && !s->pinTensor.empty() && (pins || (why.isEmpty() && !unknown && !knobsOf(chosenSchedule().text).empty())));
+  setUsable(m_pin, s && !s->pinTensor.empty() && !isGone() &&
+                       (pins || (why.isEmpty() && !unknown && !knobsOf(chosenSchedule().text).empty())));
   m_pin->setToolTip(interprets() && !pins        ? noKernels()
+                    : isGone()                   ? goneWords()
                     : !s || s->pinTensor.empty() ? tr("No tensor's name is this kernel's alone, so no hint can keep its schedule")
                     : pins                       ? tr("Take the hint out of the notebook: the search decides again")
                     : !why.isEmpty()             ? tr("No schedule of this kernel: %1").arg(why)
                     : unknown                    ? tr("Not checked yet whether this kernel can have it")
                                                  : tr("Keep this schedule: written into the notebook as a hint"));
-  setUsable(m_replay, shownTrial() != nullptr && !m_measuring);
+  setUsable(m_replay, shownTrial() != nullptr && !m_measuring && !isGone());
 }
 
 namespace {

@@ -44,7 +44,9 @@ QString gainText(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
   if (!timed || !kernel.firstUs) return {};
   if (*kernel.us < *kernel.firstUs) return QObject::tr("%1× first").arg(significant(*kernel.firstUs / *kernel.us));
   // Its trials cannot be told apart, alternating steps could.
-  return kernel.generation > 0 ? QObject::tr("faster in steps") : QObject::tr("= first");
+  if (kernel.generation > 0) return QObject::tr("faster in steps");
+  const bool lost = fastestUs && *fastestUs < *kernel.us && significant(*fastestUs) != significant(*kernel.us);
+  return lost ? QObject::tr("first; best %1").arg(significant(*fastestUs)) : QObject::tr("= first");
 }
 
 QString rowTip(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
@@ -100,20 +102,17 @@ const TrialInfo* TuneView::shownTrial() const {
 const TrialInfo* TuneView::trialInUse() const {
   const SubgraphInfo* s = subgraph();
   if (!s) return nullptr;
-  // A first kernel is compiled quickly, and once more with full effort as a trial of its own with the same schedule: what a swap brought
-  // is the newer one.
-  const bool swapped = m_swapped.contains({s->id, s->inUse.text});
-  const TrialInfo* found = nullptr;
+  // Which of two trials with one schedule, a first kernel that was compiled quickly and once more with full effort, the engine knows.
   for (const TrialInfo& t : m_trialList)
-    if (t.schedule == s->inUse && (!found || (swapped && t.us && t.status == TrialStatus::Ok))) found = &t;
-  return found;
+    if (t.number == s->trial && t.schedule == s->inUse) return &t;
+  return nullptr;
 }
 
 bool TuneView::knows(const std::string& subgraph) const {
   return m_subgraphs.empty() || std::ranges::any_of(m_subgraphs, [&](const SubgraphInfo& s) { return s.id == subgraph; });
 }
 
-void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uint64_t revision) {
+void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uint64_t revision, const std::set<std::string>& gone) {
   const bool edited = std::exchange(m_revision, revision) != revision;
   std::set<std::string> ids;
   for (const SubgraphInfo& s : subgraphs) ids.insert(s.id);
@@ -124,6 +123,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   };
   const auto before = of(shown);
   m_subgraphs = subgraphs;
+  m_gone = gone;
   for (const SubgraphInfo& s : m_subgraphs) m_kernel->setTime(s.id, std::nullopt, s.us);
   if ((shown = subgraph()) && of(shown) != before) setTrials(m_current, std::vector<TrialInfo>(m_trialList));
   showTried(m_tried);
@@ -136,6 +136,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
     QListWidgetItem* item = m_list->item(static_cast<int>(i));
     const QString& name = names[static_cast<qsizetype>(i)];
     if (item->text() != name) item->setText(name);
+    item->setForeground(gone.contains(subgraphs[i].id) ? m_theme->colors().hint : m_theme->colors().text);
     if (subgraphs[i].id == m_current) row = static_cast<int>(i);
   }
   const bool moved = m_list->currentRow() != row;
@@ -145,7 +146,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   m_list->viewport()->update();
   m_roofline->setSubgraphs(subgraphs, m_current);
   showOffers();
-  refreshPin();
+  showMeasureState();
   showInstances();
   if (row < 0 && !subgraphs.empty()) {
     // What a step spends most on is where to look first.
@@ -165,7 +166,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
     // It was chosen before it had a kernel.
     askKernel(m_asked, false);
-  } else if (row >= 0 && !m_kernel->empty() && m_kernelRevision != m_revision) {
+  } else if (row >= 0 && !m_kernel->empty() && m_kernelRevision != m_revision && !isGone()) {
     // The same kernel, whose lines came from other places now.
     askKernelAgain();
   }
@@ -225,12 +226,6 @@ void TuneView::chooseSubgraph(const std::string& id) {
   showKnobs();
   Q_EMIT subgraphChosen(id);
   if (!m_asked) askKernel(std::nullopt, false);  // trials that are known have led to theirs
-}
-
-void TuneView::showInUse() {
-  const TrialInfo* inUse = trialInUse();
-  m_trials->setInUse(inUse ? std::optional(inUse->number) : std::nullopt);
-  showLineage();
 }
 
 void TuneView::showGains() {
@@ -369,6 +364,12 @@ void TuneView::showLineage() {
 }
 
 // The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
+bool TuneView::holdsSelected(const std::string& subgraph) const {
+  const auto s = std::ranges::find(m_subgraphs, subgraph, &SubgraphInfo::id);
+  return s != m_subgraphs.end() && !m_selection->empty() &&
+         m_selection->relation(nodesOf(*s), s->origins) == Selection::Relation::Exact;
+}
+
 void TuneView::markSelection() {
   if (m_selection->empty()) return;
   if (subgraph() && (m_leading || m_led == m_selection->choices())) return;

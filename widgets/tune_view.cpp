@@ -33,8 +33,9 @@ namespace {
 // One subgraph: state, name, newest time; kind, gainText(); its share of the budget.
 class SubgraphDelegate : public QStyledItemDelegate {
  public:
-  SubgraphDelegate(const Theme* theme, const std::vector<SubgraphInfo>* subgraphs, QObject* parent)
-      : QStyledItemDelegate(parent), m_theme(theme), m_subgraphs(subgraphs) {}
+  SubgraphDelegate(const Theme* theme, const std::vector<SubgraphInfo>* subgraphs,
+                   std::function<bool(const std::string&)> holdsSelected, QObject* parent)
+      : QStyledItemDelegate(parent), m_theme(theme), m_subgraphs(subgraphs), m_holdsSelected(std::move(holdsSelected)) {}
   QSize sizeHint(const QStyleOptionViewItem&, const QModelIndex&) const override { return {100, 58}; }
   void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     const Palette& c = m_theme->colors();
@@ -42,10 +43,9 @@ class SubgraphDelegate : public QStyledItemDelegate {
     if (i >= m_subgraphs->size()) return;
     const SubgraphInfo& s = (*m_subgraphs)[i];
     const QRect r = option.rect;
-    if (option.state & QStyle::State_Selected) {
-      p->fillRect(r, c.accentSoft);
-      p->fillRect(QRect(r.left(), r.top(), 3, r.height()), c.accent);
-    }
+    const bool shown = option.state & QStyle::State_Selected;
+    if (shown) p->fillRect(r, c.accentSoft);
+    if (shown || m_holdsSelected(s.id)) p->fillRect(QRect(r.left(), r.top(), 3, r.height()), c.accent);
     p->fillRect(QRect(r.left(), r.bottom(), r.width(), 1), c.grid);
     QString icon = QStringLiteral("stale");
     QColor color = c.muted;
@@ -62,12 +62,13 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const QString us = s.us                                ? microsecondsText(*s.us)
                        : s.state == SubgraphState::Waiting ? QStringLiteral("–")
                                                            : QObject::tr("no trial");
+    const QColor ink = index.data(Qt::ForegroundRole).value<QBrush>().color();
     p->setFont(s.us ? m_theme->mono(13) : m_theme->ui(12));
-    p->setPen(s.us ? c.text : c.muted);
+    p->setPen(s.us ? ink : c.muted);
     const int w = p->fontMetrics().horizontalAdvance(us);
     p->drawText(inner, Qt::AlignVCenter | Qt::AlignRight, us);
     p->setFont(m_theme->mono(13));
-    p->setPen(c.text);
+    p->setPen(ink);
     p->drawText(inner.adjusted(0, 0, -w - 8, 0), Qt::AlignVCenter,
                 elidedName(p->fontMetrics(), index.data(Qt::DisplayRole).toString(), inner.width() - w - 8));
     p->setFont(m_theme->ui(12));
@@ -93,6 +94,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
  private:
   const Theme* m_theme;
   const std::vector<SubgraphInfo>* m_subgraphs;
+  std::function<bool(const std::string&)> m_holdsSelected;
 };
 
 // Says what will stand here while nothing does.
@@ -222,7 +224,9 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     return !m_selection->empty() && (profileIsNow() || !m_selection->tensors().empty()) &&
            m_selection->relation(site.operators, site.origins) == Selection::Relation::Exact;
   });
+  m_profile->setHolds([this](const std::string& subgraph) { return holdsSelected(subgraph); });
   connect(selection, &Selection::changed, m_profile, &ProfileView::refreshSelected);
+  connect(selection, &Selection::changed, m_list->viewport(), qOverload<>(&QWidget::update));
   connect(m_profile, &ProfileView::profileWanted, this, &TuneView::profileWanted);
   connect(m_latency, &LatencyPlot::swapChosen, this, [this](const KernelSwapEvent& swap) {
     if (swap.split || !knows(swap.subgraph)) return;
@@ -325,9 +329,10 @@ QWidget* TuneView::makeLeft() {
   layout->addLayout(budget);
   layout->addWidget(line());
   auto* subgraphHeader = new PanelHeader(m_theme, tr("Subgraphs"));
-  subgraphHeader->setDetail(tr("share of the trials"));
+  subgraphHeader->setDetail(tr("timed alone, share of trials"));
   layout->addWidget(subgraphHeader);
-  m_list->setItemDelegate(new SubgraphDelegate(m_theme, &m_subgraphs, this));
+  m_list->setItemDelegate(new SubgraphDelegate(
+      m_theme, &m_subgraphs, [this](const std::string& id) { return holdsSelected(id); }, this));
   m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_list->setVerticalScrollMode(QAbstractItemView::ScrollPerPixel);
   m_list->setAccessibleName(tr("Subgraphs"));
@@ -454,7 +459,7 @@ QWidget* TuneView::makeRight() {
   auto* layout = new QVBoxLayout(right);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  m_roofHeader->setDetail(tr("FLOP/s under measured ceilings"));
+  m_roofHeader->setDetail(tr("timed alone, FLOP/s under measured ceilings"));
   m_roofHeader->add(tableButton(m_roofline));
   layout->addWidget(m_roofHeader);
   layout->addWidget(line());
@@ -476,7 +481,7 @@ void TuneView::setKernel(const Kernel& kernel) {
 void TuneView::setKernelFailed(const QString& message) { m_kernel->setFailed(message); }
 
 void TuneView::setDevice(std::optional<DeviceConstants> device) {
-  m_roofHeader->setDetail(device ? tr("FLOP/s under the measured ceilings of %1").arg(scopeText(*device))
+  m_roofHeader->setDetail(device ? tr("timed alone, FLOP/s under the measured ceilings of %1").arg(scopeText(*device))
                                  : tr("FLOP/s under measured ceilings"));
   m_profile->setDevice(device);
   m_roofline->setDevice(std::move(device));
@@ -608,7 +613,9 @@ void TuneView::setStep(const std::string& device, bool edited, const std::set<st
 void TuneView::showOffers() {
   m_tune->setEnabled(!m_subgraphs.empty() && !interprets());
   m_tune->setToolTip(interprets() ? noKernels() : tr("Search without training"));
-  m_measure->setToolTip(interprets() ? noKernels() : tr("Compile, check and time the schedule that the knobs say"));
+  m_measure->setToolTip(interprets() ? noKernels()
+                        : isGone()   ? goneWords()
+                                     : tr("Compile, check and time the schedule that the knobs say"));
 }
 
 bool TuneView::interprets() const { return m_device == "reference"; }
@@ -628,19 +635,12 @@ void TuneView::setRun(const std::vector<StepEvent>& steps, const std::vector<Ker
                       const std::vector<EvalEvent>& evals) {
   m_latency->setSteps(steps, swaps);
   m_loss->setRun(steps, evals);
-  m_swapped.clear();
-  for (const KernelSwapEvent& swap : swaps) m_swapped.emplace(swap.subgraph, swap.schedule.text);
-  showInUse();
 }
 void TuneView::addStep(const StepEvent& step) {
   m_latency->addStep(step);
   m_loss->addStep(step);
 }
-void TuneView::addSwap(const KernelSwapEvent& swap) {
-  m_latency->addSwap(swap);
-  m_swapped.emplace(swap.subgraph, swap.schedule.text);
-  if (swap.subgraph == m_current) showInUse();
-}
+void TuneView::addSwap(const KernelSwapEvent& swap) { m_latency->addSwap(swap); }
 void TuneView::addEval(const EvalEvent& eval) { m_loss->addEval(eval); }
 void TuneView::reset() {
   m_current.clear();
@@ -682,7 +682,6 @@ void TuneView::goBack(const TunePlace& place) {
 }
 
 void TuneView::clearSteps() {
-  m_swapped.clear();
   m_latency->clear();
   m_loss->clear();
   m_profile->clear();

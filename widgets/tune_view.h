@@ -39,8 +39,10 @@ class TuneView : public QWidget {
   Q_OBJECT
  public:
   TuneView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
-  // `revision`: of the notebook, which the origins in all that the engine answers are of.
-  void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs, std::uint64_t revision = 0);
+  // `revision`: of the notebook, which the origins in all that the engine answers are of. `gone`: those of them that a mistake took out
+  // of the program, with what was known of them before it; they cannot be measured.
+  void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs, std::uint64_t revision = 0,
+                    const std::set<std::string>& gone = {});
   void setByHand(std::int64_t trials);  // since the last run began: rows count them, the budget does not
   void setRunOld(bool old);             // the text that the run was of has changed since
   // That the next run is on, empty: not known, and whether the text that was profiled has changed since.
@@ -138,7 +140,6 @@ class TuneView : public QWidget {
   QToolButton* tableButton(Plot* plot);
   void showKnobs();
   void showLineage();
-  void showInUse();
   void showGains();  // in the rows
   void showMeasureState();
   void markRuledOut();
@@ -168,9 +169,12 @@ class TuneView : public QWidget {
   Selection* m_selection;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
-  std::map<std::string, double> m_fastest;                  // microseconds, of the kernels whose trials have been shown
-  std::set<std::pair<std::string, std::string>> m_swapped;  // by the run: subgraph, schedule
-  std::uint64_t m_revision = 0, m_kernelRevision = 0;       // of the subgraphs; that the kernel was asked for at
+  std::map<std::string, double> m_fastest;                // microseconds, of the kernels whose trials have been shown
+  bool holdsSelected(const std::string& subgraph) const;  // a part of what is selected, as the one that is shown does
+  std::set<std::string> m_gone;
+  bool isGone() const { return m_gone.contains(m_current); }
+  static QString goneWords() { return tr("A mistake in the notebook keeps this kernel out: it is as it was before"); }
+  std::uint64_t m_revision = 0, m_kernelRevision = 0;  // of the subgraphs; that the kernel was asked for at
   bool m_runOld = false;
   std::string m_device;  // in use; empty: not known
   std::string m_current;

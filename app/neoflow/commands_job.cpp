@@ -74,6 +74,14 @@ std::string listed(const std::vector<std::string>& names) {
   return text + (names.size() > kMost ? " and " + std::to_string(names.size() - kMost) + " more" : "");
 }
 
+std::string splitText(const protocol::FusionRevertedEvent& e) {
+  char times[96];
+  std::snprintf(times, sizeof times, ", %.2f us fused, %.2f us in parts", e.fused_us, e.split_us);
+  const auto beside = e.fused_kernels - 1;
+  return "split again: " + e.name +
+         (beside > 0 ? " + " + std::to_string(beside) + (beside == 1 ? " other kernel" : " other kernels") : std::string()) + times;
+}
+
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
   const bool lacks = error.stage == "allocate" || error.stage == kGateStage || isStopped(error);
@@ -378,8 +386,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     } else if (std::get_if<protocol::KernelSwapEvent>(&message)) {
       ++swaps;
     } else if (const auto* m = std::get_if<protocol::FusionRevertedEvent>(&message)) {
-      std::printf("%ssplit again: %s, %.2f us fused, %.2f us in parts\n", terminal ? "\r\033[K" : "", m->name.c_str(), m->fused_us,
-                  m->split_us);
+      std::printf("%s%s\n", terminal ? "\r\033[K" : "", splitText(*m).c_str());
     }
   };
   TrainJob job(**context, train, sink);
@@ -505,9 +512,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
         std::move(*settled), **context, passes,
         [&](const RevertedFusion& r) {
           if (options.progress) printLine(protocol::encode(revertedEvent(r)));
-          else if (!options.json)
-            std::printf("split again: %s, %.2f us fused, %.2f us in parts\n", r.kernel.name.c_str(), r.measurement.fused,
-                        r.measurement.split);
+          else if (!options.json) std::printf("%s\n", splitText(revertedEvent(r)).c_str());
         },
         signals.token());
   if (!settled) return report(settled.error(), json, codeOf(settled.error()));

@@ -463,7 +463,8 @@ int commandLine(int argc, char** argv, bool json) {
        "trial {subgraph, schedule, us, status, counted: false where a first kernel is only held right, its time follows}; "
        "kernel_swap {subgraph, before_us, after_us, generation};\n"
        "kernel_counters {subgraph, before, after, missing};\n"
-       "fusion_reverted {producer, consumer, fused_us, split_us}; checkpoint_failed {step, message};\n"
+       "fusion_reverted {producer, consumer, fused_us, split_us, fused_kernels, split_kernels}; step_kernels {subgraphs, step}; "
+       "checkpoint_failed {step, message};\n"
        "done {steps, resumed_at, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes, checkpoints_failed};\n"
        "error {stage, message, file, line, column}"},
       {"tune", "JSON, one object a line: trial as of train; done {trials, seconds, first_step_us, best_step_us, subgraphs}"},

@@ -263,7 +263,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::subgraphsArrived, this, [this, tab, w] {
     if (tab != m_tab) return;
-    m_tune->setSubgraphs(w->subgraphs().subgraphs, w->subgraphs().revision);
+    m_tune->setSubgraphs(w->subgraphs().subgraphs, w->subgraphs().revision, w->goneKernels());
     if (w->engineState() == EngineLink::State::Ready && std::exchange(m_kernelLost, false)) m_tune->askKernelAgain();
     showTimes();
     refreshLeads();

@@ -159,6 +159,8 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_refusedHints.clear();
   m_missing.clear();
   m_subgraphs = {};
+  m_whole.clear();
+  m_gone.clear();
   m_trials.clear();
   m_counted.clear();
   m_byHand = 0;

@@ -97,6 +97,7 @@ class Workspace : public QObject {
   const std::optional<protocol::Devices>& devices() const { return m_devices; }
   std::chrono::steady_clock::time_point devicesTaken() const { return m_devicesTaken; }  // when the engine told of them
   const protocol::Subgraphs& subgraphs() const { return m_subgraphs; }
+  const std::set<std::string>& goneKernels() const { return m_gone; }  // of them, by a mistake: as they were before it
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
   std::int64_t trialsByHand() const { return m_byHand; }  // since the last run began
   std::int64_t trialsOfOthers() const;                    // of this run, on kernels that are not among subgraphs() any more
@@ -271,7 +272,10 @@ class Workspace : public QObject {
   protocol::RunState m_runState;
   std::optional<protocol::Devices> m_devices;
   std::chrono::steady_clock::time_point m_devicesTaken;
+  void takeSubgraphs(const protocol::Subgraphs& subgraphs);
   protocol::Subgraphs m_subgraphs;
+  std::vector<protocol::SubgraphInfo> m_whole;  // as they were when the notebook had no mistakes
+  std::set<std::string> m_gone;
   std::map<std::string, std::vector<protocol::TrialInfo>> m_trials;
   std::map<std::string, std::int64_t> m_counted;  // trials of this run
   std::vector<protocol::StepEvent> m_steps;

@@ -226,6 +226,7 @@ void Workspace::useDevice(const QString& name) {
     // Decisions, kernels and their times are those of the device.
     const auto known = std::exchange(m_trials, {});
     m_spaces.clear();
+    m_whole.clear();
     Q_EMIT devicesArrived();
     for (const auto& [subgraph, trials] : known) wantTrials(subgraph);
     wantFusion();
@@ -233,9 +234,28 @@ void Workspace::useDevice(const QString& name) {
   });
 }
 
+// A mistake takes what hangs on it out of the program: its kernels stay in their places, as gone.
+void Workspace::takeSubgraphs(const Subgraphs& s) {
+  m_gone.clear();
+  m_subgraphs = s;
+  if (std::ranges::none_of(m_analysis.diagnostics, [](const DiagnosticInfo& d) { return d.severity == Severity::Error; })) {
+    m_whole = s.subgraphs;
+    return;
+  }
+  std::vector<SubgraphInfo> rows = m_whole;
+  for (const SubgraphInfo& kernel : rows) m_gone.insert(kernel.id);
+  for (const SubgraphInfo& kernel : s.subgraphs) {
+    m_gone.erase(kernel.id);
+    const auto known = std::ranges::find(rows, kernel.id, &SubgraphInfo::id);
+    if (known != rows.end()) *known = kernel;
+    else rows.push_back(kernel);
+  }
+  m_subgraphs.subgraphs = std::move(rows);
+}
+
 void Workspace::wantSubgraphs() {
   askFor<Subgraphs>(SubgraphsRequest{m_document->revision()}, tr("Subgraphs"), [this](const Subgraphs& s, const Envelope&) {
-    m_subgraphs = s;
+    takeSubgraphs(s);
     // A row and the plot of its trials have the same ones: an engine that was started anew knows what the one before had kept.
     for (const SubgraphInfo& kernel : s.subgraphs) {
       const auto known = m_trials.find(kernel.id);

@@ -369,6 +369,19 @@ class Fuser {
     return text + ", too.";
   }
 
+  static std::string sentence(const FusionMeasurement& m) {
+    const auto time = [](double us) {
+      char text[32];
+      std::snprintf(text, sizeof text, us >= 100 ? "%.0f \u00b5s" : "%.3g \u00b5s", us);
+      return std::string(text);
+    };
+    const auto kernels = [](std::int64_t n) { return n == 1 ? std::string("one kernel") : std::to_string(n) + " kernels"; };
+    const std::string pairs = " (" + std::to_string(m.pairs) + " pairs).";
+    if (m.fusedKernels <= 1) return "Measured, the fused kernel took " + time(m.fused) + " and its parts " + time(m.split) + pairs;
+    return "Measured with all that changes beside it: fused, " + kernels(m.fusedKernels) + " took " + time(m.fused) + "; split, " +
+           kernels(m.splitKernels) + " took " + time(m.split) + pairs;
+  }
+
   std::string sentence(const FusionDecision& d, const Choice& c) const {
     const Move& move = c.forward ? *c.forward : *c.gradient;
     switch (d.state) {
@@ -377,10 +390,7 @@ class Fuser {
       case FusionState::Reverted: {
         if (!d.measured) return "The kernel of both was measured, cut in another place, and was slower than its parts.";
         if (d.measured->pairs == 0) return "The fused kernel was measured to be slower than its parts.";
-        char text[160];
-        std::snprintf(text, sizeof text, "Measured, the fused kernel took %.3g \u00b5s and its parts %.3g \u00b5s (%lld pairs).",
-                      d.measured->fused, d.measured->split, static_cast<long long>(d.measured->pairs));
-        return text;
+        return sentence(*d.measured);
       }
       case FusionState::Forced: return "A `hint fuse` asks for it.";
       case FusionState::Accepted:

@@ -51,13 +51,15 @@ struct FusionFlip {
   double rewardAt(double x) const;
 };
 
-// A fused kernel against its parts, run in turn on the device. Microseconds: median, and half the distance of the quartiles.
+// A fused kernel, and all that is another kernel where it is not made, against what is there then, run in turn on the device.
+// Microseconds: median, and half the distance of the quartiles.
 struct FusionMeasurement {
   double fused = 0, fusedSpread = 0;
   double split = 0, splitSpread = 0;
-  std::int64_t pairs = 0;                         // 0: not known, as of a swap log
-  double saved = 0, savedLow = 0, savedHigh = 0;  // split - fused of each pair: median, and what holds it with 95 %
-  Hash cut;                                       // FusionDecision::cut of what was compared; Hash(): not known
+  std::int64_t pairs = 0;                           // 0: not known, as of a swap log
+  double saved = 0, savedLow = 0, savedHigh = 0;    // split - fused of each pair: median, and what holds it with 95 %
+  Hash cut;                                         // FusionDecision::cut of what was compared; Hash(): not known
+  std::int64_t fusedKernels = 0, splitKernels = 0;  // how many the times are of; 0: not known
   friend bool operator==(const FusionMeasurement&, const FusionMeasurement&) = default;
 };
 // By kernelSignature().

@@ -470,8 +470,10 @@ struct KernelSwapEvent {
   std::int64_t generation = 0;                // of the trial with this schedule; 0: a first kernel
   std::int64_t step = 0;
   double seconds = 0;
-  JsonText schedule;   // of the kernel that runs from here on
-  bool split = false;  // swapOf() a FusionRevertedEvent; never sent
+  JsonText schedule;  // of the kernel that runs from here on
+  // Never sent: of swapOf() a FusionRevertedEvent, and how many kernels its times are of.
+  bool split = false;
+  std::int64_t kernelsBefore = 1, kernelsAfter = 1;
   NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds, schedule);
 };
 // The kernel in use and one that has beaten it, once more under the device's counters.
@@ -487,15 +489,35 @@ struct KernelCountersEvent {
 struct FusionRevertedEvent {
   static constexpr const char* kEvent = "fusion_reverted";
   std::string kernel, name;        // signature, and name as GraphGroup has it
-  std::string producer, consumer;  // tensors of the kernel
+  std::string producer, consumer;  // of the decision that says so in FusionReport
+  // One run of all kernels that are others without it, itself among the first; how many these are, 0: not known.
   double fused_us = 0, split_us = 0;
+  std::int64_t fused_kernels = 0, split_kernels = 0;
   std::int64_t pairs = 0, step = 0;
   double seconds = 0;
-  NF_FIELDS(FusionRevertedEvent, kernel, name, producer, consumer, fused_us, split_us, pairs, step, seconds);
+  NF_FIELDS(FusionRevertedEvent, kernel, name, producer, consumer, fused_us, split_us, fused_kernels, split_kernels, pairs, step,
+            seconds);
+};
+// The kernels that a training's step runs, bodies of loops included, from `step` on: before the first one, and when fusion is another.
+struct StepKernelsEvent {
+  static constexpr const char* kEvent = "step_kernels";
+  std::vector<std::string> subgraphs;  // ids of SubgraphInfo
+  std::int64_t step = 0;
+  NF_FIELDS(StepKernelsEvent, subgraphs, step);
 };
 // The fused kernel against its parts, as views show it among the swaps. It is no subgraph any more.
 inline KernelSwapEvent swapOf(const FusionRevertedEvent& e) {
-  return {{}, e.name, e.fused_us, e.split_us, 0, e.step, e.seconds, {}, true};
+  return {{},
+          e.name,
+          e.fused_us,
+          e.split_us,
+          0,
+          e.step,
+          e.seconds,
+          {},
+          true,
+          std::max<std::int64_t>(1, e.fused_kernels),
+          std::max<std::int64_t>(1, e.split_kernels)};
 }
 // A checkpoint could not be written (a full disk): training goes on and tries again at the next one. Once until one is written again.
 struct CheckpointFailedEvent {
@@ -573,7 +595,7 @@ using Message =
                  StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport,
                  FusionCompared, Devices, Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult,
                  RunState, FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, KernelCountersEvent, FusionRevertedEvent,
-                 CheckpointFailedEvent, WarningEvent, TrialEvent, DoneEvent, ErrorEvent>;
+                 StepKernelsEvent, CheckpointFailedEvent, WarningEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

@@ -236,8 +236,14 @@ protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& r) {
   e.name = r.kernel.name;
   e.producer = r.kernel.producer;
   e.consumer = r.kernel.consumer;
+  const auto told = std::ranges::find_if(r.stages.decisions, [&](const FusionDecision& d) {
+    return d.state == FusionState::Reverted && d.lost == r.kernel.signature;
+  });
+  if (told != r.stages.decisions.end()) e.producer = told->producer, e.consumer = told->consumer;
   e.fused_us = r.measurement.fused;
   e.split_us = r.measurement.split;
+  e.fused_kernels = r.measurement.fusedKernels;
+  e.split_kernels = r.measurement.splitKernels;
   e.pairs = r.measurement.pairs;
   return e;
 }
@@ -313,11 +319,12 @@ Result<FusionTrials::Judgement> FusionTrials::verdictOn(const FusedKernel& kerne
   if (!*compared) return Judgement{Verdict::Stopped, {}, {}};
   const FusionComparison& result = **compared;
   if (m_options.after) m_options.after(result.deviceSeconds);
-  Judgement judgement{Verdict::Stays,
-                      {result.first.median, result.first.spread, result.second.median, result.second.spread,
-                       static_cast<std::int64_t>(result.pairs.size()), result.saved, result.savedInterval.low,
-                       result.savedInterval.high, doubt->cut},
-                      result.schedules};
+  Judgement judgement{
+      Verdict::Stays,
+      {result.first.median, result.first.spread, result.second.median, result.second.spread,
+       static_cast<std::int64_t>(result.pairs.size()), result.saved, result.savedInterval.low, result.savedInterval.high,
+       doubt->cut, static_cast<std::int64_t>(doubt->site.first.size()), static_cast<std::int64_t>(doubt->site.second.size())},
+      result.schedules};
   // A gain that the pairs themselves do not hold apart from none takes nothing back: what is told of it is this interval.
   const bool loses = result.verdict.decision == PairedVerdict::Decision::Accept && result.savedInterval.high < 0;
   if (!loses) record(kernel, false, judgement.measurement);

@@ -85,12 +85,27 @@ struct KernelRow {
   double gain = 1;  // of all its swaps: each compared two kernels in turn, on its own
 };
 
+struct SwapRow {
+  std::string name;
+  double seconds = 0, step = 0;
+  double before = 0, after = 0;  // microseconds; 0: not measured
+  bool split = false;            // a fused kernel was split again
+  std::int64_t beside = 0;       // kernels that were timed with it then
+  std::string shown(std::size_t letters) const {
+    return shortName(name, letters) +
+           (beside > 0 ? " + " + std::to_string(beside) + (beside == 1 ? " other" : " others") : std::string()) +
+           (split ? ", split again" : "");
+  }
+};
+
 struct Run {
   Json settings, done;
   std::vector<StepRow> steps;
   std::vector<protocol::StepTime> times;  // of the samples that were told while it ran, which curves elsewhere are drawn of
-  std::vector<Json> swaps;
-  std::map<std::string, KernelRow> kernels;  // by subgraph
+  std::vector<SwapRow> swaps;
+  std::map<std::string, KernelRow> kernels;      // by subgraph
+  std::optional<std::set<std::string>> running;  // of them, in the newest step
+  std::int64_t splits = 0;                       // of the swaps: fused kernels that were split again
   std::vector<ReportChart::Point> accuracy, heldOutLoss;
   std::map<std::string, std::string> evals;  // the newest value of each, as it is printed
   std::set<std::string> averaged;            // of them, over batches, and no means
@@ -133,7 +148,17 @@ Result<Run> readRun(const std::string& folder) {
       if (k.swaps == 1 && before > 0) k.first = before;
       k.inUse = after;
       k.gain = before > 0 && after > 0 ? k.gain * before / after : 0;
-      run.swaps.push_back(std::move(e));
+      run.swaps.push_back({k.name, real(e, "seconds"), real(e, "step"), before, after});
+    } else if (kind == "fusion_reverted") {
+      ++run.splits;
+      const auto beside = std::max<std::int64_t>(1, static_cast<std::int64_t>(real(e, "fused_kernels"))) - 1;
+      run.swaps.push_back(
+          {text(e, "name"), real(e, "seconds"), real(e, "step"), real(e, "fused_us"), real(e, "split_us"), true, beside});
+    } else if (kind == "step_kernels") {
+      run.running.emplace();
+      if (const auto ids = e.find("subgraphs"); ids != e.end() && ids->is_array())
+        for (const Json& id : *ids)
+          if (id.is_string()) run.running->insert(id.get<std::string>());
     } else if (kind == "trial") {
       KernelRow& k = run.kernels[text(e, "subgraph")];
       if (k.name.empty()) k.name = text(e, "name");
@@ -216,13 +241,11 @@ std::string latencyOf(const Run& run, const ReportOptions& options) {
   if (!end.empty()) chart.lastLabel = milliseconds(median(end));
   if (!run.swaps.empty() && !begin.empty())
     chart.references.push_back({median(begin), "first tenth, " + number(median(begin), 3) + " ms", true});
-  for (const Json& e : run.swaps) {
-    const double before = real(e, "before_us"), after = real(e, "after_us");
-    chart.marks.push_back({real(e, "seconds"), shortName(text(e, "name"), 18),
-                           text(e, "name") + ": " + (before > 0 ? microseconds(before) : "not measured") + " to " +
-                               (after > 0 ? microseconds(after) : "not measured"),
-                           before > 0 && after > 0 ? before - after : 0});
-  }
+  for (const SwapRow& s : run.swaps)
+    chart.marks.push_back({s.seconds, shortName(s.name, 18) + (s.split ? " split" : ""),
+                           s.shown(std::string::npos) + ": " + (s.before > 0 ? microseconds(s.before) : "not measured") + " to " +
+                               (s.after > 0 ? microseconds(s.after) : "not measured"),
+                           s.before > 0 && s.after > 0 ? s.before - s.after : 0});
   std::string crossing;
   if (options.peerStepMilliseconds) {
     const double peer = *options.peerStepMilliseconds;
@@ -274,7 +297,12 @@ std::string kernelsOf(const Run& run) {
   std::vector<std::pair<const KernelRow*, std::string>> rows;
   for (const auto& [id, row] : run.kernels) rows.emplace_back(&row, id);
   const auto used = [](const KernelRow& k) { return k.swaps > 0 ? k.inUse : k.first; };
-  std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) { return used(*a.first) > used(*b.first); });
+  const auto runs = [&](const std::string& id) { return !run.running || run.running->contains(id); };
+  std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
+    const bool first = runs(a.second), second = runs(b.second);
+    return first != second ? first : used(*a.first) > used(*b.first);
+  });
+  const bool all = std::ranges::all_of(rows, [&](const auto& row) { return runs(row.second); });
   std::vector<RowName> called;
   for (const auto& [row, id] : rows) called.push_back({row->name, id});
   const std::vector<std::string> names = rowNames(called, 48);
@@ -282,14 +310,19 @@ std::string kernelsOf(const Run& run) {
   const auto timed = [](double us) { return us > 0 ? number(us, 3) : std::string("\u2013"); };
   std::string out =
       "<h2>Kernels</h2>\n<p class=\"muted\">In use and gain are of swaps, each of which timed two kernels in turn; where there is "
-      "none, the first kernel stayed or no step ran it. Trials are timed by themselves: the best need not have won.</p>\n"
+      "none, the first kernel stayed. Trials are timed by themselves: the best need not have won." +
+      std::string(all ? ""
+                      : " The last step runs none of the grey kernels: fusion took others, or held-out rows alone need them.") +
+      "</p>\n"
       "<div class=\"wide\"><table><tr><th class=\"t\">kernel</th><th>first, \u00b5s</th><th>in use, \u00b5s</th><th>gain</th><th "
       "class=\"t\"></th><th>best trial, \u00b5s</th><th>trials</th><th>failed</th><th>swaps</th></tr>\n";
   for (const auto& [k, id] : rows) {
     const double gain = k->swaps > 0 ? k->gain : 0;
     const double saved = gain > 1 ? 1 - 1 / gain : 0;
-    out += "<tr><td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" + htmlEscaped(*name++) + "</td><td>" + timed(k->first) +
-           "</td><td>" + timed(k->inUse) + "</td><td>" + (gain > 0 ? number(gain, 3) + "\u00d7" : "\u2013") +
+    const bool inStep = runs(id);
+    out += std::string(inStep ? "<tr>" : "<tr class=\"off\">") + "<td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" +
+           htmlEscaped(*name++) + "</td><td>" + timed(k->first) + "</td><td>" + (inStep ? timed(k->inUse) : "\u2013") +
+           "</td><td>" + (gain > 0 ? number(gain, 3) + "\u00d7" : "\u2013") +
            "</td><td class=\"t\"><i class=\"bar\"><i style=\"width:" + number(saved * 100, 3) + "%\"></i></i></td><td>" +
            timed(k->best) + "</td><td>" + std::to_string(k->trials) + "</td><td>" + std::to_string(k->failed) + "</td><td>" +
            std::to_string(k->swaps) + "</td></tr>\n";
@@ -297,19 +330,28 @@ std::string kernelsOf(const Run& run) {
   return out + "</table></div>\n";
 }
 
+// "3 kernel swaps, 2 fused kernels split again".
+std::string swapsText(const Run& run) {
+  const auto counted = [](std::size_t n, const char* one, const char* many) { return std::to_string(n) + (n == 1 ? one : many); };
+  const auto splits = static_cast<std::size_t>(run.splits);
+  return counted(run.swaps.size() - splits, " kernel swap", " kernel swaps") +
+         (splits > 0 ? ", " + counted(splits, " fused kernel split again", " fused kernels split again") : std::string());
+}
+
 std::string swapsOf(const Run& run) {
   if (run.swaps.empty()) return {};
   std::string rows;
-  for (const Json& e : run.swaps) {
-    const double before = real(e, "before_us"), after = real(e, "after_us");
-    rows += "<tr><td>" + number(real(e, "seconds"), 3) + "</td><td>" + number(real(e, "step"), 9) +
-            "</td><td class=\"t m\" title=\"" + htmlEscaped(text(e, "name")) + "\">" + htmlEscaped(shortName(text(e, "name"), 40)) +
-            "</td><td>" + (before > 0 ? number(before, 3) : "\u2013") + "</td><td>" + (after > 0 ? number(after, 3) : "\u2013") +
-            "</td><td>" + (before > 0 && after > 0 ? number(before / after, 3) + "\u00d7" : "\u2013") + "</td></tr>\n";
-  }
-  return "<h2>Kernel swaps</h2>\n<details" + std::string(run.swaps.size() <= 12 ? " open" : "") + "><summary>" +
-         std::to_string(run.swaps.size()) + (run.swaps.size() == 1 ? " swap" : " swaps") +
-         ", in order</summary><div class=\"wide\"><table><tr><th>s</th><th>step</th><th "
+  for (const SwapRow& s : run.swaps)
+    rows += "<tr><td>" + number(s.seconds, 3) + "</td><td>" + number(s.step, 9) + "</td><td class=\"t m\" title=\"" +
+            htmlEscaped(s.name) + "\">" + htmlEscaped(s.shown(40)) + "</td><td>" + (s.before > 0 ? number(s.before, 3) : "\u2013") +
+            "</td><td>" + (s.after > 0 ? number(s.after, 3) : "\u2013") + "</td><td>" +
+            (s.before > 0 && s.after > 0 ? number(s.before / s.after, 3) + "\u00d7" : "\u2013") + "</td></tr>\n";
+  return "<h2>Kernel swaps</h2>\n<details" + std::string(run.swaps.size() <= 12 ? " open" : "") + "><summary>" + swapsText(run) +
+         ", in order</summary>" +
+         (run.splits > 0
+              ? "<p class=\"muted\">What is split again was timed with all kernels that are others where it is split.</p>"
+              : "") +
+         "<div class=\"wide\"><table><tr><th>s</th><th>step</th><th "
          "class=\"t\">kernel</th><th>before, \u00b5s</th><th>after, \u00b5s</th><th>gain</th></tr>\n" +
          rows + "</table></div></details>\n";
 }
@@ -344,6 +386,7 @@ constexpr const char* kStyle =
     ".dashed{stroke:var(--muted);stroke-dasharray:5 4}.dotted{stroke:var(--muted);stroke-dasharray:1 3}\n"
     ".bar{display:block;width:90px;height:5px;margin-top:6px;background:var(--grid)}.bar "
     "i{display:block;height:5px;background:var(--good)}\n"
+    ".off td{color:var(--muted)}\n"
     ".good{color:var(--good)}.cost{color:var(--cost)}.bad{color:var(--bad)}\n"
     "@media print{body{font-size:12px}main{margin:0}pre{white-space:pre-wrap}details>*{display:block}}";
 
@@ -384,9 +427,9 @@ Result<std::string> htmlOfRun(const std::string& runFolder, const ReportOptions&
   html += figuresOf(run, options);
   std::int64_t steps = 0;
   for (const StepRow& row : run.steps) steps += row.steps;
-  html += "<p class=\"muted\">" + std::to_string(steps) + " steps, " + std::to_string(run.swaps.size()) +
-          (run.swaps.size() == 1 ? " kernel swap, " : " kernel swaps, ") + std::to_string(run.trials) + " trials (" +
-          std::to_string(run.failed) + " failed)" + (real(run.done, "resumed_at") > 0 ? " since it was resumed" : "") + "</p>\n";
+  html += "<p class=\"muted\">" + std::to_string(steps) + " steps, " + swapsText(run) + ", " + std::to_string(run.trials) +
+          " trials (" + std::to_string(run.failed) + " failed)" +
+          (real(run.done, "resumed_at") > 0 ? " since it was resumed" : "") + "</p>\n";
   html += latencyOf(run, options) + learningOf(run) + kernelsOf(run) + swapsOf(run);
   std::string settings;
   if (run.settings.is_object()) flatten(run.settings, "", settings);

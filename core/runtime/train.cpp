@@ -70,6 +70,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     NF_TRY(folder, RunFolder::create(options.outputRoot));
     NF_TRY([[maybe_unused]] const Unit described, writeRunFile());
   }
+  tellKernels();
   stepTimes.expect(std::max<std::int64_t>(stepLimit - step, 1024));
   NF_TRY(bool complete, awaitKernels(stop));
   begun = std::chrono::steady_clock::now();

@@ -26,6 +26,13 @@ void TrainJob::Impl::emit(const protocol::Message& message, bool intoFolder) {
   if (sink) sink(message);
 }
 
+void TrainJob::Impl::tellKernels() {
+  protocol::StepKernelsEvent e;
+  for (const PlannedSubgraph& s : training.plan->subgraphs) e.subgraphs.push_back(s.hash.hex());
+  e.step = step;
+  emit(e);
+}
+
 void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& detail, bool atOnce) {
   const Time now = std::chrono::steady_clock::now();
   if (!atOnce && now - lastState < kEventPeriod) return;

@@ -108,6 +108,7 @@ Result<Unit> TrainJob::Impl::trainWith(Prepared next) {
   loss = lossOf(training.executable->program(), settings.loss);
   training.executable->holdBackAt(loss);
   trainingInputs = inputsOf(*training.executable);
+  tellKernels();
   return Unit{};
 }
 

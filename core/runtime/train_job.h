@@ -253,6 +253,7 @@ struct TrainJob::Impl {
 
   // ---- train_events.cpp
   void emit(const protocol::Message& message, bool intoFolder = true);
+  void tellKernels();  // of the training's step, as they are from here on
   void emitState(protocol::RunPhase phase, const std::string& detail, bool atOnce = false);
   void flushStepEvent(Time now);
   void writeStep(const protocol::StepEvent& event);

@@ -83,6 +83,7 @@ Result<Unit> TrainJob::Impl::goOnElsewhere(std::stop_token stop) {
   NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining(stop));
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
   trainingInputs = inputsOf(*training.executable);
+  tellKernels();
   NF_TRY([[maybe_unused]] const Unit initial,
          initializeTensors(*training.executable, seed, options.source.directory, &place, nullptr, stop));
   place = settings.span;

@@ -15,7 +15,7 @@
 namespace nf {
 namespace {
 
-constexpr int kVersion = 1;              // PRAGMA user_version
+constexpr int kVersion = 2;              // PRAGMA user_version
 constexpr int kBusyMilliseconds = 2000;  // that another program may keep the file to itself
 
 constexpr const char* kTables = R"(
@@ -62,6 +62,8 @@ CREATE TABLE IF NOT EXISTS fusion_verdict (
   saved_high_us REAL NOT NULL,
   pairs INTEGER NOT NULL,
   cut TEXT NOT NULL,
+  fused_kernels INTEGER NOT NULL,
+  split_kernels INTEGER NOT NULL,
   PRIMARY KEY (kernel, fingerprint));
 )";
 
@@ -126,7 +128,7 @@ std::string foreignRecordTable(sqlite3* database) {
       {"first_kernel", "SELECT workload, trial, median_us, spread_us, runs, quick FROM first_kernel"},
       {"fusion_verdict",
        "SELECT kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
-       "saved_high_us, pairs, cut FROM fusion_verdict"}};
+       "saved_high_us, pairs, cut, fused_kernels, split_kernels FROM fusion_verdict"}};
   for (const auto& [table, columns] : kColumns) {
     Statement there(database, "SELECT 1 FROM sqlite_master WHERE name = ?");
     if (there.bind(std::string(table)).row() && Statement(database, columns).code() == SQLITE_ERROR) return table;
@@ -432,10 +434,10 @@ Result<Unit> RecordDatabase::setBest(const Hash& workload, const std::string& fi
 
 Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const FusionRecord& record) {
   const std::lock_guard lock(m_impl->mutex);
-  Statement insert(
-      m_impl->db.get(),
-      "INSERT OR REPLACE INTO fusion_verdict (kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
-      "split_spread_us, saved_us, saved_low_us, saved_high_us, pairs, cut) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement insert(m_impl->db.get(),
+                   "INSERT OR REPLACE INTO fusion_verdict (kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
+                   "split_spread_us, saved_us, saved_low_us, saved_high_us, pairs, cut, fused_kernels, split_kernels) "
+                   "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const FusionMeasurement& m = record.measurement;
   insert.bind(record.kernel.hex())
       .bind(fingerprint)
@@ -448,15 +450,18 @@ Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const Fus
       .bind(m.savedLow)
       .bind(m.savedHigh)
       .bind(m.pairs)
-      .bind(m.cut.hex());
+      .bind(m.cut.hex())
+      .bind(m.fusedKernels)
+      .bind(m.splitKernels);
   return m_impl->write(insert, "cannot record a fusion");
 }
 
 std::vector<RecordDatabase::FusionRecord> RecordDatabase::fusions(const std::string& fingerprint) {
   const std::lock_guard lock(m_impl->mutex);
-  Statement query(m_impl->db.get(),
-                  "SELECT kernel, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
-                  "saved_high_us, pairs, cut FROM fusion_verdict WHERE fingerprint = ? ORDER BY kernel");
+  Statement query(
+      m_impl->db.get(),
+      "SELECT kernel, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
+      "saved_high_us, pairs, cut, fused_kernels, split_kernels FROM fusion_verdict WHERE fingerprint = ? ORDER BY kernel");
   query.bind(fingerprint);
   std::vector<FusionRecord> records;
   while (query.row())
@@ -464,7 +469,7 @@ std::vector<RecordDatabase::FusionRecord> RecordDatabase::fusions(const std::str
       records.push_back({*kernel,
                          query.integer(1) != 0,
                          {query.real(2), query.real(3), query.real(4), query.real(5), query.integer(9), query.real(6),
-                          query.real(7), query.real(8), *cut}});
+                          query.real(7), query.real(8), *cut, query.integer(11), query.integer(12)}});
   m_impl->readBy(query);
   return records;
 }

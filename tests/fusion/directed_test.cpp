@@ -192,6 +192,15 @@ TEST(Fusion, WhatWasMeasuredIsToldWhereOtherMergesTookItsPlace) {
     EXPECT_EQ(told->state, FusionState::Reverted);
     EXPECT_GT(told->R, 0);
     EXPECT_EQ(told->why, "Measured, the fused kernel took 3 \u00b5s and its parts 2.7 \u00b5s (21 pairs).");
+    // Times of several kernels are not said to be those of one.
+    FusionMeasurement& m = options.reverted[kernel.signature];
+    m.fused = 3712.4, m.split = 99.96, m.fusedKernels = 4, m.splitKernels = 1;
+    const auto several = fuse(program, device, options);
+    ASSERT_TRUE(several.ok());
+    EXPECT_EQ(
+        std::ranges::find_if(several->decisions, [&](const FusionDecision& d) { return d.lost == kernel.signature; })->why,
+        "Measured with all that changes beside it: fused, 4 kernels took 3712 \u00b5s; split, one kernel took 100 \u00b5s (21 "
+        "pairs).");
     ++measured;
   }
   EXPECT_GT(measured, 1);

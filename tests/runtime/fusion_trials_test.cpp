@@ -178,6 +178,40 @@ TEST_F(FusionTrialsTest, AVerdictIsRecordedOnceTheKernelIsSplit) {
   EXPECT_EQ(records().size(), 1u) << "what one of its parts had no kernel for is not known to lose";
 }
 
+// Events name the two tensors that the table of decisions has, and how many kernels the times are of.
+TEST_F(FusionTrialsTest, AnEventNamesTheDecisionThatIsTakenBack) {
+  constexpr const char* kSeveral = R"(
+param A[48, 48] = normal(0, 1)
+param V[48] = normal(0, 1)
+Y[i, j] = sum[k] A[i, k] * A[k, j]
+Z[i, j] = tanh(Y[i, j]) + V[j]
+U[i] = sum[j] Z[i, j] * V[j]
+loss L = mean[i] U[i]^2
+train L { steps = 1000000; optimizer = adam(lr=0.001); mode = dynamic; seed = 1 }
+)";
+  FusionTrials all = trials(kSeveral);
+  int named = 0;
+  for (;;) {
+    const auto found = all.next({});
+    ASSERT_TRUE(found.ok());
+    if (!found->has_value()) break;
+    const protocol::FusionRevertedEvent event = revertedEvent(**found);
+    const auto& decisions = (*found)->stages.decisions;
+    const auto told = std::ranges::find_if(
+        decisions, [&](const FusionDecision& d) { return d.state == FusionState::Reverted && d.lost.hex() == event.kernel; });
+    if (told != decisions.end()) {
+      EXPECT_EQ(event.producer, told->producer);
+      EXPECT_EQ(event.consumer, told->consumer);
+      ++named;
+    }
+    const std::vector<Hash>& site = m_evaluator->compared.back();
+    EXPECT_EQ(event.fused_kernels + event.split_kernels, static_cast<std::int64_t>(site.size()));
+    EXPECT_GT(event.fused_kernels, 0);
+    all.accept();
+  }
+  EXPECT_GT(named, 1);
+}
+
 // The search has nothing to say of a schedule that a person has chosen.
 TEST_F(FusionTrialsTest, APinnedKernelStays) {
   const Stages stages = stagesOf(kBothFused);

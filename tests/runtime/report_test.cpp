@@ -56,6 +56,18 @@ TEST(Report, ItHasTheKernelsThatAreInUse) {
     e.subgraph = subgraph, e.name = subgraph, e.us = us;
     (*run)->addEvent(protocol::encode(e));
   }
+  // Of what the newest step does not run nothing is in use.
+  for (const auto& subgraphs : {std::vector<std::string>{"aa", "bb", "cc"}, {"aa", "bb"}}) {
+    protocol::StepKernelsEvent running;
+    running.subgraphs = subgraphs;
+    (*run)->addEvent(protocol::encode(running));
+  }
+  protocol::TrialEvent gone;
+  gone.subgraph = gone.name = "cc", gone.us = 400;
+  (*run)->addEvent(protocol::encode(gone));
+  protocol::FusionRevertedEvent split;
+  split.name = "cc", split.fused_us = 1000, split.split_us = 800, split.fused_kernels = 3, split.split_kernels = 4;
+  (*run)->addEvent(protocol::encode(split));
   for (const auto& [before, after] : {std::pair{88.0, 66.0}, {67.5, 45.0}}) {
     protocol::KernelSwapEvent e;
     e.subgraph = e.name = "bb", e.before_us = before, e.after_us = after;
@@ -83,6 +95,10 @@ TEST(Report, ItHasTheKernelsThatAreInUse) {
   EXPECT_EQ(rowOf("aa"), "aa 40 \u2013 \u2013 25 2 0 0 ");
   EXPECT_EQ(rowOf("bb"), "bb 88 45 2\u00d7 50 3 0 2 ");
   EXPECT_LT(html->find("title=\"bb\""), html->find("title=\"aa\"")) << "the slowest in use first";
+  EXPECT_EQ(rowOf("cc"), "cc 400 \u2013 \u2013 400 1 0 0 ");
+  EXPECT_LT(html->find("title=\"aa\""), html->find("<tr class=\"off\"><td class=\"t m\" title=\"cc\""));
+  EXPECT_NE(html->find("2 kernel swaps, 1 fused kernel split again, "), std::string::npos);
+  EXPECT_NE(html->find("cc + 2 others, split again</td><td>1000</td><td>800</td><td>1.25\u00d7"), std::string::npos);
 }
 
 }  // namespace

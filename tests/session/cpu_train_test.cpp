@@ -337,7 +337,8 @@ TEST_F(CpuTrain, AFusionThatLosesIsSplitBetweenStepsAndReplays) {
   ASSERT_GE(events.size(), 2u);
   EXPECT_EQ(events[0].fused_us, 10);
   EXPECT_EQ(events[0].split_us, 8);
-  EXPECT_FALSE(events[0].producer.empty());
+  EXPECT_GE(events[0].fused_kernels, 1);
+  EXPECT_GE(events[0].split_kernels, 1);
   const auto isRevert = [](const KernelSwap& s) { return s.reverted; };
   EXPECT_EQ(static_cast<std::size_t>(std::count_if(summary.swaps.begin(), summary.swaps.end(), isRevert)), events.size());
   const auto trained = readCheckpoint(summary.checkpoint);

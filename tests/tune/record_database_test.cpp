@@ -118,7 +118,7 @@ TEST_F(RecordDatabaseTest, TheFirstKernelStaysTheFirst) {
 }
 
 TEST_F(RecordDatabaseTest, WhatFusionLostIsKnownToTheNextProgram) {
-  const FusionMeasurement slower{12, 0.5, 9, 0.25, 9, -3, -3.5, -2.5, kOther}, faster{3, 0.1, 4, 0.1, 7};
+  const FusionMeasurement slower{12, 0.5, 9, 0.25, 9, -3, -3.5, -2.5, kOther, 4, 5}, faster{3, 0.1, 4, 0.1, 7};
   {
     const auto records = open();
     ASSERT_TRUE(records->setFusion(kTarget, {kWork, false, faster}));

@@ -450,6 +450,8 @@ TEST_F(Tuning, AFusionThatWasTakenBackIsAmongTheSwaps) {
   FusionRevertedEvent reverted;
   reverted.name = "d(L)/d(W) + W.next", reverted.fused_us = 20, reverted.split_us = 15, reverted.step = 130;
   strip.addSwap(swapOf(reverted));
+  reverted.step = 135, reverted.fused_kernels = 3, reverted.split_kernels = 4;
+  strip.addSwap(swapOf(reverted));
   swap.before_us = 400, swap.after_us = 300, swap.generation = 9, swap.step = 140;
   strip.addSwap(swap);
   const auto row = [&](int r) {
@@ -457,11 +459,12 @@ TEST_F(Tuning, AFusionThatWasTakenBackIsAmongTheSwaps) {
     for (int c = 0; c < strip.swaps()->table()->columnCount(); ++c) cells << strip.swaps()->table()->item(r, c)->text();
     return cells.join(" | ");
   };
-  ASSERT_EQ(strip.swaps()->count(), 3);
+  ASSERT_EQ(strip.swaps()->count(), 4);
   EXPECT_EQ(row(0), "120 | Y, kernel 2 | 900 | 400 | -56 %");
   EXPECT_EQ(row(1), "130 | dW + W.next, split again | 20.0 | 15.0 | -25 %");
-  EXPECT_EQ(row(2), "140 | Y, kernel 3 | 400 | 300 | -25 %");
-  EXPECT_EQ(strip.plot()->swaps(), 3);
+  EXPECT_EQ(row(2), "135 | dW + W.next + 2 others, split again | 20.0 | 15.0 | -25 %") << "its times are of all three";
+  EXPECT_EQ(row(3), "140 | Y, kernel 3 | 400 | 300 | -25 %");
+  EXPECT_EQ(strip.plot()->swaps(), 4);
 }
 
 TEST_F(Tuning, TheStepIsHeldAgainstTheRecordedOne) {

@@ -36,13 +36,13 @@ TEST_F(Tuning, TheKernelInUseIsMarked) {
   view.chooseSubgraph("aa01");
   view.setTrials("aa01", trials);
   EXPECT_FALSE(view.trials()->inUse()) << "nothing has run";
-  subgraphs[0].inUse = trials[3].schedule;
+  subgraphs[0].inUse = trials[3].schedule, subgraphs[0].trial = trials[3].number;
   ASSERT_EQ(subgraphs[0].id, "aa01");
   view.setSubgraphs(subgraphs);
   EXPECT_EQ(view.trials()->inUse(), trials[3].number);
   view.chooseTrial(trials[3].number);
   EXPECT_TRUE(view.lineage().contains("in use")) << view.lineage().toStdString();
-  subgraphs[0].inUse = trials[5].schedule;  // a swap
+  subgraphs[0].inUse = trials[5].schedule, subgraphs[0].trial = trials[5].number;  // a swap
   view.setSubgraphs(subgraphs);
   EXPECT_EQ(view.trials()->inUse(), trials[5].number);
   EXPECT_FALSE(view.lineage().contains("in use"));
@@ -63,16 +63,16 @@ TEST_F(Tuning, TheHeaderOfAKernelHasTheTimeOfItsTrial) {
   Kernel kernel = capsule::kernel("aa01", trials[0].number);
   kernel.us = 30.7;
   view.setKernel(kernel);
-  ASSERT_TRUE(view.kernel()->detail().endsWith(", 30.7 µs")) << view.kernel()->detail().toStdString();
+  ASSERT_TRUE(view.kernel()->detail().endsWith(", 30.7 µs alone")) << view.kernel()->detail().toStdString();
   trials[0].us = 29;
   view.setTrials("aa01", trials);
-  EXPECT_TRUE(view.kernel()->detail().endsWith(", 29.0 µs")) << view.kernel()->detail().toStdString();
+  EXPECT_TRUE(view.kernel()->detail().endsWith(", 29.0 µs alone")) << view.kernel()->detail().toStdString();
   view.setTrials("bb02", {});
-  EXPECT_TRUE(view.kernel()->detail().endsWith(", 29.0 µs")) << "of another kernel";
+  EXPECT_TRUE(view.kernel()->detail().endsWith(", 29.0 µs alone")) << "of another kernel";
 }
 
 // The first kernel is timed as it was compiled first, and with full effort: two trials of one schedule.
-TEST_F(Tuning, TheKernelInUseIsTheOneThatASwapBrought) {
+TEST_F(Tuning, TheKernelInUseIsTheOneThatTheEngineNames) {
   TuneView view(&theme, &selection);
   auto subgraphs = capsule::subgraphs();
   auto trials = capsule::trials(3);
@@ -86,17 +86,63 @@ TEST_F(Tuning, TheKernelInUseIsTheOneThatASwapBrought) {
   view.setSubgraphs(subgraphs);
   view.chooseSubgraph("aa01");
   view.setTrials("aa01", trials);
-  EXPECT_EQ(view.trials()->inUse(), trials[0].number);
+  EXPECT_FALSE(view.trials()->inUse()) << "which of the two is not known";
+  // A swap brought the second one; a run that was resumed begins with the first again, whatever was swapped in before its checkpoint.
   KernelSwapEvent swap;
   swap.subgraph = "aa01", swap.schedule = trials[1].schedule, swap.step = 12;
   view.addSwap(swap);
-  EXPECT_EQ(view.trials()->inUse(), trials[1].number);
-  view.setTrials("aa01", trials);
-  EXPECT_EQ(view.trials()->inUse(), trials[1].number);
-  view.setRun({}, {}, {});  // another notebook's
-  EXPECT_EQ(view.trials()->inUse(), trials[0].number);
-  view.setRun({}, {swap}, {});
-  EXPECT_EQ(view.trials()->inUse(), trials[1].number);
+  for (const std::uint64_t number : {0u, 1u, 0u}) {
+    subgraphs[0].trial = number;
+    view.setSubgraphs(subgraphs);
+    EXPECT_EQ(view.trials()->inUse(), number);
+    view.chooseTrial(number);
+    EXPECT_TRUE(view.lineage().contains("in use")) << view.lineage().toStdString();
+    view.setTrials("aa01", trials);
+    EXPECT_EQ(view.trials()->inUse(), number);
+    view.setRun({}, {swap}, {});
+    EXPECT_EQ(view.trials()->inUse(), number);
+  }
+}
+
+// One kernel is shown; all that have a part of what is selected are marked.
+TEST_F(Tuning, EveryKernelThatHasWhatIsSelectedIsMarked) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  auto subgraphs = capsule::subgraphs();
+  ASSERT_GE(subgraphs.size(), 3u);
+  subgraphs.resize(3);
+  Profile profile;
+  for (std::size_t i = 0; i < 3; ++i) {
+    subgraphs[i].origins = {static_cast<std::uint32_t>(i == 2 ? 2 : 0)}, subgraphs[i].operators = {"T" + std::to_string(i)};
+    KernelTimeInfo k;
+    k.subgraph = subgraphs[i].id, k.name = subgraphs[i].name, k.us = 10, k.calls = 1;
+    profile.kernels.push_back(k);
+  }
+  view.setSubgraphs(subgraphs);
+  view.setProfile(profile, std::chrono::steady_clock::now());
+  const auto marked = [&] {
+    const QAbstractItemModel* rows = view.profile()->table()->model();
+    std::string out;
+    for (int i = 0; i < rows->rowCount(); ++i) out += rows->index(i, 0).data(ProfileModel::kHoldsRole).toBool() ? '+' : '-';
+    return out;
+  };
+  // At the left edge of its row.
+  const auto edge = [&](int row) {
+    const QRect r = view.list()->visualItemRect(view.list()->item(row));
+    return view.list()->viewport()->grab().toImage().pixelColor(1, r.center().y());
+  };
+  EXPECT_EQ(marked(), "---");
+  selection.setSpans({{"", 0, 4}, {"", 5, 6}, {"", 8, 9}});
+  selection.select({0});
+  EXPECT_EQ(marked(), "++-");
+  EXPECT_EQ(edge(0), edge(1)) << "the one that is shown, and the other";
+  EXPECT_EQ(edge(1), theme.colors().accent);
+  EXPECT_NE(edge(2), edge(1));
+  selection.select({2});
+  EXPECT_EQ(marked(), "--+");
+  selection.select({0}, {"T1"});
+  EXPECT_EQ(marked(), "-+-");
 }
 
 TEST_F(Tuning, WithoutAChoiceKernelAndKnobsAreTheBestTrials) {

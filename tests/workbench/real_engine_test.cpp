@@ -651,6 +651,41 @@ TEST_F(RealEngine, AMistakeLeavesExplainWhatItHad) {
   EXPECT_EQ(shown.nodes.size(), nodes);
 }
 
+// The kernels of what a mistake takes out stay, greyed, and are not offered to be measured; the others go on.
+TEST_F(RealEngine, AMistakeLeavesTuneWhatItHad) {
+  openChecked(
+      "# %%\ninput X[24, 24] = normal(0, 1)\nparam W[24, 24] = normal(0, 1)\n\n"
+      "# %%\nP[i, j] = sum[k] X[i, k] * W[k, j]\nshow P\n\n"
+      "# %%\nR[i] = sum[j] X[i, j]^2\nshow R\n");
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  const auto rows = [&] { return tune->list()->count(); };
+  ASSERT_TRUE(wait([&] { return rows() == 2; }));
+  const auto rowOf = [&](const char* name) {
+    for (int i = 0; i < rows(); ++i)
+      if (tune->list()->item(i)->text().contains(QLatin1String(name))) return tune->list()->item(i);
+    return static_cast<QListWidgetItem*>(nullptr);
+  };
+  ASSERT_TRUE(rowOf("P") && rowOf("R"));
+  QTest::mouseClick(tune->list()->viewport(), Qt::LeftButton, {}, tune->list()->visualItemRect(rowOf("P")).center());
+  ASSERT_TRUE(wait([&] { return tune->measure()->isEnabled(); }));
+  const std::string before = document().text();
+  replace("X[i, k] *", "X[i, k] * $");
+  ASSERT_GT(cell(1)->errors(), 0);
+  const QColor muted = theme.colors().hint;
+  ASSERT_TRUE(wait([&] { return rowOf("P") && rowOf("P")->foreground().color() == muted; }));
+  EXPECT_EQ(rows(), 2);
+  EXPECT_NE(rowOf("R")->foreground().color(), muted);
+  EXPECT_FALSE(tune->measure()->isEnabled());
+  EXPECT_TRUE(tune->measure()->toolTip().contains("mistake"));
+  QTest::mouseClick(tune->list()->viewport(), Qt::LeftButton, {}, tune->list()->visualItemRect(rowOf("R")).center());
+  EXPECT_TRUE(wait([&] { return tune->measure()->isEnabled(); }));
+  replace("* $", "*");
+  ASSERT_EQ(document().text(), before);
+  EXPECT_TRUE(wait([&] { return rowOf("P")->foreground().color() != muted; }));
+  EXPECT_EQ(rows(), 2);
+}
+
 // The row of a kernel that two cells share selects both: it leads to what both lead to, whichever of them the inspector shows.
 TEST_F(RealEngine, TheRowOfASharedKernelLeadsToWhatItsPlacesLeadTo) {
   openChecked(
