@@ -363,13 +363,13 @@ void TuneView::showLineage() {
   m_lineage->setText(QStringLiteral("<table style='font-size:12px'>%1</table>").arg(rows));
 }
 
-// The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
 bool TuneView::holdsSelected(const std::string& subgraph) const {
   const auto s = std::ranges::find(m_subgraphs, subgraph, &SubgraphInfo::id);
   return s != m_subgraphs.end() && !m_selection->empty() &&
          m_selection->relation(nodesOf(*s), s->origins) == Selection::Relation::Exact;
 }
 
+// The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
 void TuneView::markSelection() {
   if (m_selection->empty()) return;
   if (subgraph() && (m_leading || m_led == m_selection->choices())) return;

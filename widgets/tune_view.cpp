@@ -248,7 +248,8 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
       return Q_EMIT replayRequested(m_current, *known, wanted);
     }
     setMeasuring();
-    Q_EMIT measureRequested(m_current, wanted);
+    const TrialInfo* base = m_trial || !pinned() ? shownTrial() : nullptr;
+    Q_EMIT measureRequested(m_current, wanted, base ? std::optional(base->number) : std::nullopt);
   });
   connect(m_tune, &QPushButton::clicked, this, &TuneView::tuneRequested);
   connect(m_replay, &QPushButton::clicked, this, [this] {

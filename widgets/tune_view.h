@@ -125,7 +125,8 @@ class TuneView : public QWidget {
   void subgraphChosen(const std::string& id);
   void spaceWanted(const std::string& subgraph, const nf::protocol::JsonText& schedule);  // beside which values are ruled out
   void trialWanted(const std::string& subgraph, std::optional<std::uint64_t> trial);
-  void measureRequested(const std::string& subgraph, const nf::protocol::JsonText& schedule);
+  // `base`: the trial whose knobs were turned; none: they were those of no trial.
+  void measureRequested(const std::string& subgraph, const nf::protocol::JsonText& schedule, std::optional<std::uint64_t> base);
   void replayRequested(const std::string& subgraph, std::uint64_t trial, const nf::protocol::JsonText& schedule);
   void pinRequested(const std::string& tensor, const nf::protocol::JsonText& schedule);
   void unpinRequested(const std::string& tensor);

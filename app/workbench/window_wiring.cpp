@@ -640,53 +640,56 @@ void MainWindow::connectViews() {
     workspace().wantKernel(subgraph, trial);
   });
   // The answer is the notebook's that asked, which another may have taken the place of.
-  connect(m_tune, &TuneView::measureRequested, this, [this](const std::string& id, const protocol::JsonText& schedule) {
-    if (!engineAnswers()) return m_tune->setMeasureFailed(tr("the engine is not running"));
-    setStatus("running", tr("Measuring by hand"));
-    Workspace* w = &workspace();
-    w->ask(protocol::MeasureRequest{id, schedule, std::nullopt}, [this, w, id](const protocol::Envelope& envelope) {
-      const bool shown = w == &workspace() && m_tune->current() == id;
-      if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
-        const auto& known = w->trials(id);
-        const std::uint64_t number = measured->trial.number;
-        const bool repeats = std::any_of(known.begin(), known.end(), [number](const auto& t) { return t.number == number; });
-        w->takeTrial(id, measured->trial);
-        if (w == &workspace()) m_tune->setByHand(w->trialsByHand());
-        w->wantTrials(id);
-        w->wantSubgraphs();
-        if (shown && repeats) {
-          // No knob was turned: it is that trial again.
-          m_tune->setReplayed(number, measured->trial);
-          return refreshStatus();
-        }
-        if (shown) {
-          m_tune->chooseTrial(number);
-          m_tune->setMeasured(measured->trial);
-        }
-        setStatus("ok", measured->trial.us ? tr("Measured: %1").arg(microsecondsText(*measured->trial.us))
-                                           : tr("Not measured: %1").arg(QString::fromStdString(measured->trial.how)));
-      } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-        if (shown) m_tune->setMeasureFailed(QString::fromStdString(f->message));
-        setStatus("error", QString::fromStdString(f->message));
-      }
-    });
-  });
-  connect(m_tune, &TuneView::replayRequested, this,
-          [this](const std::string& id, std::uint64_t number, const protocol::JsonText& schedule) {
+  connect(m_tune, &TuneView::measureRequested, this,
+          [this](const std::string& id, const protocol::JsonText& schedule, std::optional<std::uint64_t> base) {
             if (!engineAnswers()) return m_tune->setMeasureFailed(tr("the engine is not running"));
-            setStatus("running", tr("Measuring a trial again"));
+            setStatus("running", tr("Measuring by hand"));
             Workspace* w = &workspace();
-            w->ask(protocol::MeasureRequest{id, schedule, number}, [this, w, id, number](const protocol::Envelope& envelope) {
+            w->ask(protocol::MeasureRequest{id, schedule, std::nullopt, base}, [this, w, id](const protocol::Envelope& envelope) {
               const bool shown = w == &workspace() && m_tune->current() == id;
               if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
+                const auto& known = w->trials(id);
+                const std::uint64_t number = measured->trial.number;
+                const bool repeats =
+                    std::any_of(known.begin(), known.end(), [number](const auto& t) { return t.number == number; });
+                w->takeTrial(id, measured->trial);
+                if (w == &workspace()) m_tune->setByHand(w->trialsByHand());
                 w->wantTrials(id);
-                if (shown) m_tune->setReplayed(number, measured->trial);
-                refreshStatus();
+                w->wantSubgraphs();
+                if (shown && repeats) {
+                  // No knob was turned: it is that trial again.
+                  m_tune->setReplayed(number, measured->trial);
+                  return refreshStatus();
+                }
+                if (shown) {
+                  m_tune->chooseTrial(number);
+                  m_tune->setMeasured(measured->trial);
+                }
+                setStatus("ok", measured->trial.us ? tr("Measured: %1").arg(microsecondsText(*measured->trial.us))
+                                                   : tr("Not measured: %1").arg(QString::fromStdString(measured->trial.how)));
               } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
                 if (shown) m_tune->setMeasureFailed(QString::fromStdString(f->message));
                 setStatus("error", QString::fromStdString(f->message));
               }
             });
+          });
+  connect(m_tune, &TuneView::replayRequested, this,
+          [this](const std::string& id, std::uint64_t number, const protocol::JsonText& schedule) {
+            if (!engineAnswers()) return m_tune->setMeasureFailed(tr("the engine is not running"));
+            setStatus("running", tr("Measuring a trial again"));
+            Workspace* w = &workspace();
+            w->ask(protocol::MeasureRequest{id, schedule, number, std::nullopt},
+                   [this, w, id, number](const protocol::Envelope& envelope) {
+                     const bool shown = w == &workspace() && m_tune->current() == id;
+                     if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
+                       w->wantTrials(id);
+                       if (shown) m_tune->setReplayed(number, measured->trial);
+                       refreshStatus();
+                     } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                       if (shown) m_tune->setMeasureFailed(QString::fromStdString(f->message));
+                       setStatus("error", QString::fromStdString(f->message));
+                     }
+                   });
           });
   m_tune->setInstances([this](const protocol::SubgraphInfo& s) {
     std::vector<KernelInstance> out;

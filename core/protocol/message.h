@@ -131,7 +131,8 @@ struct MeasureRequest {
   std::string subgraph;
   JsonText schedule;
   std::optional<std::uint64_t> replays;  // the trial that is measured once more; none: a schedule made by hand
-  NF_FIELDS(MeasureRequest, subgraph, schedule, replays);
+  std::optional<std::uint64_t> base;     // the trial whose knobs were turned to make it
+  NF_FIELDS(MeasureRequest, subgraph, schedule, replays, base);
 };
 
 // -> FusionCompared: both branches of one fusion decision, forced and forbidden, compiled and measured in turn now.

@@ -481,6 +481,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   answer.trial.status = protocolStatus(status);
   answer.trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   bool recorded = false;
+  std::vector<std::string> parents;
   {
     const std::lock_guard lock(m_mutex);
     Trials& trials = m_trials[request.subgraph];
@@ -503,6 +504,10 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
       answer.trial.number = trials.list.size();
       for (const protocol::TrialInfo& t : trials.list) answer.trial.generation = std::max(answer.trial.generation, t.generation);
       if (!trials.list.empty()) answer.trial.seconds += trials.list.back().seconds;
+      if (request.base && *request.base < trials.list.size()) {
+        answer.trial.parents = {*request.base};
+        parents.push_back(trials.list[*request.base].schedule.text);
+      }
       trials.list.push_back(answer.trial);
       recorded = !outside;
     }
@@ -513,7 +518,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
     auto kept = records->begin(found->subgraph.hash, fingerprint, *schedule, traitsOf(*program, schedule->kind));
     if (kept) kept = records->finish(found->subgraph.hash, fingerprint, *schedule, status, timing);
     if (kept)
-      kept = records->setLineage(found->subgraph.hash, fingerprint, *schedule, answer.trial.generation, {}, answer.trial.how);
+      kept = records->setLineage(found->subgraph.hash, fingerprint, *schedule, answer.trial.generation, parents, answer.trial.how);
     if (!kept) {
       protocol::WarningEvent warning;
       warning.message = "What was measured is not kept: " + kept.error().message;

@@ -203,12 +203,13 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
       });
       if (byHand || known) continue;
       const RequestId id = engine.newId();
-      engine.send(MeasureRequest{chosen->first, {json.dump()}, {}}, id);
+      engine.send(MeasureRequest{chosen->first, {json.dump()}, {}, chosen->second.number}, id);
       const Envelope e = engine.awaitThat([id](const Envelope& m) { return m.id == id; });
       if (const auto* turned = std::get_if<TrialMeasured>(&e.message)) byHand = turned->trial;
     }
   ASSERT_TRUE(byHand) << "no knob can be turned alone";
   EXPECT_EQ(byHand->number, total);
+  EXPECT_EQ(byHand->parents, std::vector{chosen->second.number}) << "the one whose knob was turned";
   for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
     if (s.id == chosen->first) { EXPECT_EQ(static_cast<std::uint64_t>(s.trials), total + 1); }
   // Another engine has it from the record, by the same figure.
@@ -222,6 +223,8 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   EXPECT_EQ(same->us, byHand->us);
   EXPECT_EQ(same->generation, byHand->generation);
   EXPECT_EQ(same->how, "by hand, on record");
+  ASSERT_EQ(same->parents.size(), 1u);
+  EXPECT_EQ(kept.at(same->parents.front()).schedule, chosen->second.schedule);
 }
 
 // Of a notebook with a file: its trials, what it ran with and how its time was shared, although the engine that knew them is gone.

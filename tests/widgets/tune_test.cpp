@@ -745,13 +745,17 @@ TEST_F(Tuning, AKnobIsSetByHandAndItsResultStandsInPlace) {
   view.setTrials("aa01", capsule::trials());
   view.setSpace(capsule::space("aa01"));
   JsonText asked;
-  QObject::connect(&view, &TuneView::measureRequested, &view, [&](const std::string&, const JsonText& s) { asked = s; });
+  std::optional<std::uint64_t> base;
+  view.chooseTrial(5);
+  QObject::connect(&view, &TuneView::measureRequested, &view,
+                   [&](const std::string&, const JsonText& s, std::optional<std::uint64_t> from) { asked = s, base = from; });
   QComboBox* tile = view.knob("tile");
   ASSERT_TRUE(tile);
   tile->setFocus();
   QTest::keyClick(tile, Qt::Key_End);
   QTest::mouseClick(view.measure(), Qt::LeftButton);
   EXPECT_EQ(knobsOf(asked.text).at("tile"), "[8,8]");
+  EXPECT_EQ(base, 5u) << "whose knob was turned";
   EXPECT_FALSE(view.measure()->isEnabled());
   TrialInfo t;
   t.number = 120, t.us = 21, t.lowUs = 20, t.highUs = 22, t.schedule = asked;
