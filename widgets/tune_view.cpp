@@ -330,7 +330,7 @@ QWidget* TuneView::makeLeft() {
   layout->addLayout(budget);
   layout->addWidget(line());
   auto* subgraphHeader = new PanelHeader(m_theme, tr("Subgraphs"));
-  subgraphHeader->setDetail(tr("timed alone, share of trials"));
+  subgraphHeader->setDetail(tr("timed alone"));
   layout->addWidget(subgraphHeader);
   m_list->setItemDelegate(new SubgraphDelegate(
       m_theme, &m_subgraphs, [this](const std::string& id) { return holdsSelected(id); }, this));
