@@ -221,7 +221,14 @@ MessageStrip::MessageStrip(const Theme* theme, bool error, const QString& text, 
   policy.setHeightForWidth(true);
   m_words->setSizePolicy(policy);
   m_words->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  setUi(m_words, theme, 13);
+  // It quotes code: `->` stays two signs.
+  const auto dress = [this] {
+    QFont font = m_theme->ui(13);
+    font.setStyleStrategy(QFont::PreferNoShaping);
+    m_words->setFont(font);
+  };
+  connect(theme, &Theme::changed, this, dress);
+  dress();
   m_row->addWidget(m_words, 1);
   m_row->addLayout(m_buttons);
   setMinimumHeight(34);

@@ -359,7 +359,10 @@ void ExplainView::fitTable() {
 }
 
 bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
-  if (watched == m_table->viewport() && event->type() == QEvent::Resize) fitTable();
+  if (watched == m_table->viewport() && event->type() == QEvent::Resize) {
+    fitTable();
+    revealRelated();
+  }
   // A table that gets the focus would choose its first row, as when a button of the card is hidden.
   if (watched == m_table && event->type() == QEvent::FocusIn && !m_table->currentIndex().isValid()) {
     m_table->viewport()->update();
@@ -435,12 +438,7 @@ void ExplainView::markSelection() {
   m_table->viewport()->update();
   const auto related = relatedDecisions();
   m_card->setRelated(related);
-  if (!related.empty() && !m_table->hasFocus()) {
-    const QModelIndex now = m_table->currentIndex();
-    const int row = now.isValid() ? m_proxy->mapToSource(now).row() : -1;
-    if (std::find(related.begin(), related.end(), row) == related.end())
-      m_table->scrollTo(m_proxy->mapFromSource(m_model->index(related.front(), 0)));
-  }
+  revealRelated();
   m_marking = true;
   QItemSelection rows;
   const std::vector<bool> byPlace = ledTo(m_graph->graph(), *m_selection, m_selection->reads());
@@ -450,6 +448,18 @@ void ExplainView::markSelection() {
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;
+}
+
+void ExplainView::revealRelated() {
+  const auto related = relatedDecisions();
+  m_revealed = related;
+  if (related.empty() || m_table->hasFocus()) return;
+  const QModelIndex now = m_table->currentIndex();
+  const int row = now.isValid() ? m_proxy->mapToSource(now).row() : -1;
+  if (std::find(related.begin(), related.end(), row) != related.end()) return;
+  const QModelIndex first = m_proxy->mapFromSource(m_model->index(related.front(), 0));
+  m_table->visualRect(first);  // lays out the rows that just came: Qt does not scroll to one without
+  m_table->scrollTo(first);
 }
 
 void ExplainView::showFound() {
@@ -544,6 +554,7 @@ void ExplainView::setFusion(const FusionReport& report) {
   m_card->setRelated(relatedDecisions());
   m_card->clear();
   m_decided = false;
+  if (m_revealed != relatedDecisions()) revealRelated();
 }
 
 void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {

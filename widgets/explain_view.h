@@ -98,6 +98,8 @@ class ExplainView : public DockPage {
   QLabel* m_none;  // of the states shown there is no decision
   DecisionCard* m_card;
   void markSelection();
+  void revealRelated();  // where nothing of it is chosen
+  std::vector<int> m_revealed;
   void fitTable();
   void showDecision(int number, bool select);
   void filterStates(int state);

@@ -606,7 +606,7 @@ void TrainStrip::sayLost() {
     from = tr("newest checkpoint: step %1, of the text before the edit; ").arg(grouped(m_checkpointStep));
   else if (m_checkpointStep > 0) from = tr("newest checkpoint: step %1; ").arg(grouped(m_checkpointStep));
   // What to go on from stands first: the rest gives way in a narrow panel.
-  m_detail->setText(from + tr("ended with the engine; the curve is what arrived"));
+  m_detail->setText(from + tr("the engine ended"));
 }
 
 void TrainStrip::setLost() {

@@ -124,6 +124,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   const auto before = of(shown);
   m_subgraphs = subgraphs;
   m_gone = gone;
+  countTrials(m_current, m_trialList);
   for (const SubgraphInfo& s : m_subgraphs) m_kernel->setTime(s.id, std::nullopt, s.us);
   if ((shown = subgraph()) && of(shown) != before) setTrials(m_current, std::vector<TrialInfo>(m_trialList));
   showTried(m_tried);
@@ -239,7 +240,17 @@ void TuneView::showGains() {
   }
 }
 
+// A row counts what its plot shows, though it is told of less often.
+void TuneView::countTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
+  const auto row = std::ranges::find(m_subgraphs, id, &SubgraphInfo::id);
+  const auto count = std::ranges::count_if(trials, [](const TrialInfo& t) { return t.us || t.status != TrialStatus::Ok; });
+  if (row == m_subgraphs.end() || row->trials >= count) return;
+  row->trials = count;
+  m_list->viewport()->update();
+}
+
 void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
+  countTrials(id, trials);
   if (id != m_current) return;
   const bool awaited = m_trial && !trialNumbered(*m_trial);
   m_trialList = trials;
@@ -365,8 +376,22 @@ void TuneView::showLineage() {
 
 bool TuneView::holdsSelected(const std::string& subgraph) const {
   const auto s = std::ranges::find(m_subgraphs, subgraph, &SubgraphInfo::id);
-  return s != m_subgraphs.end() && !m_selection->empty() &&
-         m_selection->relation(nodesOf(*s), s->origins) == Selection::Relation::Exact;
+  if (s == m_subgraphs.end() || m_selection->empty()) return false;
+  return isLed(*s) || m_selection->relation(nodesOf(*s), s->origins) == Selection::Relation::Exact;
+}
+
+bool TuneView::isLed(const SubgraphInfo& s) const {
+  return m_ledChoice == m_selection->choices() && m_selection->tensors().empty() &&
+         std::ranges::any_of(s.operators, [this](const std::string& op) { return m_ledOperators.contains(op); });
+}
+
+void TuneView::setLed(std::set<std::string> operators) {
+  if (m_ledChoice == m_selection->choices() && m_ledOperators == operators) return;
+  m_ledOperators = std::move(operators);
+  m_ledChoice = m_selection->choices();
+  m_list->viewport()->update();
+  m_profile->refreshSelected();
+  markSelection();
 }
 
 // The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
@@ -406,6 +431,9 @@ void TuneView::markSelection() {
   // What is shown has lines of it.
   if (!m_kernel->pending() && !m_kernel->tintedLines().empty()) return;
   using Relation = Selection::Relation;
+  // In the order of the program: what computes with it goes before what its gradient needs it for.
+  for (const SubgraphInfo& s : m_subgraphs)
+    if (isLed(s)) return s.id == m_current ? void() : chooseSubgraph(s.id);
   for (const Relation wanted : {Relation::Exact, Relation::Around}) {
     if (const SubgraphInfo* s = subgraph(); s && m_selection->relation(s->origins) == wanted) return;
     for (const SubgraphInfo& s : m_subgraphs)

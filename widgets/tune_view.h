@@ -43,6 +43,8 @@ class TuneView : public QWidget {
   // of the program, with what was known of them before it; they cannot be measured.
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs, std::uint64_t revision = 0,
                     const std::set<std::string>& gone = {});
+  // Operators that the selected place leads to, as graphs know them: a kernel's own places are those of its statements.
+  void setLed(std::set<std::string> operators);
   void setByHand(std::int64_t trials);  // since the last run began: rows count them, the budget does not
   void setRunOld(bool old);             // the text that the run was of has changed since
   // That the next run is on, empty: not known, and whether the text that was profiled has changed since.
@@ -172,6 +174,10 @@ class TuneView : public QWidget {
   std::vector<protocol::TrialInfo> m_trialList;
   std::map<std::string, double> m_fastest;                // microseconds, of the kernels whose trials have been shown
   bool holdsSelected(const std::string& subgraph) const;  // a part of what is selected, as the one that is shown does
+  bool isLed(const protocol::SubgraphInfo& subgraph) const;
+  void countTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);
+  std::set<std::string> m_ledOperators;
+  std::uint64_t m_ledChoice = 0;  // Selection::choices() that they are of
   std::set<std::string> m_gone;
   bool isGone() const { return m_gone.contains(m_current); }
   static QString goneWords() { return tr("A mistake in the notebook keeps this kernel out: it is as it was before"); }

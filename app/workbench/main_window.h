@@ -193,6 +193,7 @@ class MainWindow : public QMainWindow {
   const protocol::TokenInfo* tokenAt(const protocol::SourceSpan& span) const;  // of exactly this place; null: none
   const protocol::TokenInfo* selectedToken() const;
   bool isOfCommand(const protocol::SourceSpan& span) const;
+  void showLed();
   void inspectSelection();
   void revealSelection();
   TrainStrip* strip(Tab* tab) const;

@@ -291,9 +291,22 @@ bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
   return line.starts_with("show ") || line.starts_with("train ");
 }
 
+// Which kernels hold a chosen place is known by the operators that it leads to.
+void MainWindow::showLed() {
+  const auto& graph = m_explain->graph()->graph();
+  std::set<std::string> operators;
+  if (m_selection.tensors().empty() && !m_selection.empty() && graph.revision == m_tab->workspace->analysis().revision) {
+    const std::vector<bool> led = ledTo(graph, m_selection, m_selection.reads());
+    for (std::size_t i = 0; i < led.size(); ++i)
+      if (led[i]) operators.insert(graph.nodes[i].id);
+  }
+  m_tune->setLed(std::move(operators));
+}
+
 // The tensor of the smallest selected token; else the one whose definition is selected.
 void MainWindow::inspectSelection() {
   const Selection& selection = m_tab->workspace->selection();
+  showLed();
   if (selection.empty()) {
     // Nothing chosen yet: the last thing a cell shows is what the notebook is about.
     if (m_tab->inspected.isEmpty())

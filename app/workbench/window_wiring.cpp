@@ -244,6 +244,7 @@ void MainWindow::connectTab(Tab* tab) {
     // The graph knows where a node comes from.
     if (!m_selection.tensors().empty()) m_selection.call(withParts(m_selection.tensors()));
     if (const auto places = placesOf(m_selection.tensors()); !places.empty()) m_selection.place(places);
+    showLed();
     refreshLeads();
   });
   connect(w, &Workspace::fusionArrived, this, [this, tab, mistakenAway](const protocol::FusionReport& report) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "core/ir/work.h"
 #include "core/runtime/fusion_trials.h"
@@ -145,6 +146,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   std::map<std::string, std::size_t> places;
   std::map<std::string, std::set<std::string>>
       makers;  // kernels by what they make: a loop's body may have a name of the program around
+  std::map<std::pair<std::string, std::string>, std::int64_t> work;  // of a kernel for what it makes, operations
   forEachKernel(program, [&](const KernelSite& site) {
     const Program& own = site.program;
     const Group& group = site.group;
@@ -201,21 +203,31 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       }
     }
     for (const OperatorId op : group.operators) {
+      const std::int64_t operations = workOf(own, op);
       for (const TensorId t : writesOf(own, op)) {
         info.operators.push_back(own[t].name);
         makers[own[t].name].insert(hash);
+        work.emplace(std::pair(hash, own[t].name), operations);
       }
       for (const std::uint32_t origin : revision.spans().of(own, own[op].origin))
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
     }
   });
-  // The first name, which is the one that it is shown by. A number at a name may be another's after an edit: only where there is no other.
-  for (protocol::SubgraphInfo& s : answer.subgraphs)
+  // By what it spends most on: a schedule is chosen for that, and what else is fused with it may be another kernel's after an edit or a
+  // hint. So may a number at a name, and what is computed again elsewhere: only where there is no other.
+  std::set<std::string> repeated;
+  for (const auto& maker : makers)
+    if (const std::string_view name = withoutNumber(maker.first); name != maker.first) repeated.emplace(name);
+  for (protocol::SubgraphInfo& s : answer.subgraphs) {
+    if (!s.pinTensor.empty() && withoutNumber(s.pinTensor) == s.pinTensor) continue;
+    std::optional<std::tuple<bool, bool, std::int64_t>> most;
     for (const std::string& made : s.operators) {
-      if (!s.pinTensor.empty() && withoutNumber(s.pinTensor) == s.pinTensor) break;
       const bool numbered = withoutNumber(made) != made;
-      if (makers.at(made).size() == 1 && (!numbered || s.pinTensor.empty())) s.pinTensor = made;
+      if (makers.at(made).size() != 1 || (numbered && !s.pinTensor.empty() && !most)) continue;
+      const std::tuple rank(!numbered, !repeated.contains(made), work.at({s.id, made}));
+      if (!most || rank > *most) most = rank, s.pinTensor = made;
     }
+  }
   // Shares are of what the last run has tried, also where a trial of it was on record.
   std::int64_t tried = 0;
   const std::lock_guard lock(m_mutex);

@@ -833,6 +833,17 @@ TEST_F(EngineJobs, ASharedKernelIsPinnedByTheNameThatItIsShownBy) {
   EXPECT_EQ(pinned.pinTensor, "Q");
 }
 
+// What else is fused with it may be in another kernel after the next hint, and what is computed again elsewhere is there already.
+TEST_F(EngineJobs, AKernelIsPinnedByWhatItSpendsMostOn) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kFusedUpdates);
+  std::map<std::string, std::string> pins;  // by what is updated
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
+    for (const char* updated : {"W1.next", "W2.next"})
+      if (std::ranges::count(s.operators, updated) > 0) pins[updated] = s.pinTensor;
+  EXPECT_EQ(pins, (std::map<std::string, std::string>{{"W1.next", "d(L)/d(W1)"}, {"W2.next", "d(L)/d(W2)"}}));
+}
+
 // As Forbid writes it.
 TEST_F(EngineJobs, EveryDecisionTakesAHint) {
   std::uint64_t revision = 0;

@@ -206,6 +206,31 @@ TEST_F(Explain, ADecisionOnATensorOfALoopStandsAtTheLoopsNode) {
   EXPECT_EQ(std::ranges::count(related, 1), 1);
 }
 
+// The card names it and says to choose it in the table.
+TEST_F(Explain, TheDecisionOfWhatIsSelectedStaysInSightWhereTheTableShrinks) {
+  FusionReport report = capsule::fusion(1);
+  const FusionDecisionInfo last = report.decisions.back();
+  report.decisions.insert(report.decisions.begin(), 40, report.decisions.front());
+  for (auto& d : report.decisions) d.origins = {0}, d.consumerOrigins = {0};
+  report.decisions.back().origins = last.origins, report.decisions.back().consumerOrigins = last.consumerOrigins;
+  selection.select(last.origins);
+  view.setFusion(report);
+  const auto related = view.relatedDecisions();
+  ASSERT_EQ(related, std::vector<int>{static_cast<int>(report.decisions.size()) - 1});
+  const auto inSight = [&] {
+    for (int row = 0; row < view.table()->model()->rowCount(); ++row)
+      if (const QModelIndex index = view.table()->model()->index(row, 1);
+          view.table()->model()->data(index, FusionModel::kDecisionRole).toInt() == related.front())
+        return view.table()->viewport()->rect().intersects(view.table()->visualRect(index));
+    return false;
+  };
+  EXPECT_TRUE(inSight());
+  view.table()->scrollToTop();
+  EXPECT_FALSE(inSight());
+  view.resize(view.width() - 300, view.height() - 200);
+  EXPECT_TRUE(QTest::qWaitFor(inSight));
+}
+
 TEST_F(Explain, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
   view.setFusion(capsule::fusion(1));
   selection.select({3});

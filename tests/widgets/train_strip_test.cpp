@@ -324,12 +324,11 @@ TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
   strip.start();
   strip.setCheckpoint(TrainStrip::Checkpoint::Usable, 278);
   strip.setLost();
-  EXPECT_EQ(strip.detail(), "newest checkpoint: step 278; ended with the engine; the curve is what arrived");
+  EXPECT_EQ(strip.detail(), "newest checkpoint: step 278; the engine ended");
   EXPECT_EQ(strip.resume()->toolTip(), "Go on from the checkpoint of step 278");
   // The text may change and change back, and a checkpoint may go.
   strip.setCheckpoint(TrainStrip::Checkpoint::OfOtherText, 278, "why");
-  EXPECT_EQ(strip.detail(),
-            "newest checkpoint: step 278, of the text before the edit; ended with the engine; the curve is what arrived");
+  EXPECT_EQ(strip.detail(), "newest checkpoint: step 278, of the text before the edit; the engine ended");
   EXPECT_EQ(strip.resume()->text(), "Train again");
   strip.setCheckpoint(TrainStrip::Checkpoint::None);
   EXPECT_TRUE(strip.detail().startsWith("there is no checkpoint yet; ")) << strip.detail().toStdString();

@@ -145,6 +145,62 @@ TEST_F(Tuning, EveryKernelThatHasWhatIsSelectedIsMarked) {
   EXPECT_EQ(marked(), "-+-");
 }
 
+// A kernel's places are those of its statements: that it reads the selected access is known by the operators that the access leads to.
+TEST_F(Tuning, TheKernelThatReadsWhatIsSelectedIsShownBeforeThatOfItsGradient) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  auto subgraphs = capsule::subgraphs();
+  ASSERT_GE(subgraphs.size(), 3u);
+  subgraphs.resize(3);
+  Profile profile;
+  for (std::size_t i = 0; i < 3; ++i) {
+    subgraphs[i].operators = {"T" + std::to_string(i)};
+    KernelTimeInfo k;
+    k.subgraph = subgraphs[i].id, k.name = subgraphs[i].name, k.us = 10, k.calls = 1;
+    profile.kernels.push_back(k);
+  }
+  subgraphs[0].origins = {0}, subgraphs[1].origins = {2}, subgraphs[2].origins = {1};
+  selection.setSpans({{"", 0, 10}, {"", 12, 20}, {"", 3, 5}});
+  view.setSubgraphs(subgraphs);
+  view.setProfile(profile, std::chrono::steady_clock::now());
+  const auto marked = [&] {
+    const QAbstractItemModel* rows = view.profile()->table()->model();
+    std::string out;
+    for (int i = 0; i < rows->rowCount(); ++i) out += rows->index(i, 0).data(ProfileModel::kHoldsRole).toBool() ? '+' : '-';
+    return out;
+  };
+  for (const std::string& open : {subgraphs[2].id, subgraphs[1].id, subgraphs[0].id}) {
+    SCOPED_TRACE(open);
+    selection.clear();
+    view.chooseSubgraph(open);
+    selection.select({2});
+    view.setLed({"T0", "T1"});
+    EXPECT_EQ(view.current(), subgraphs[0].id);
+    EXPECT_EQ(marked(), "++-");
+  }
+  selection.select({1});
+  EXPECT_EQ(marked(), "--+") << "what the last selection led to";
+  EXPECT_EQ(view.current(), subgraphs[2].id);
+}
+
+// While a search runs, its trials come faster than the word of how many there are.
+TEST_F(Tuning, ARowCountsTheTrialsOfItsPlot) {
+  TuneView view(&theme, &selection);
+  auto subgraphs = capsule::subgraphs();
+  ASSERT_EQ(subgraphs[0].id, "aa01");
+  const auto trials = capsule::trials(5);
+  subgraphs[0].trials = 2;
+  const auto says = [&](const QString& count) { return view.list()->item(0)->toolTip().contains(count); };
+  view.setSubgraphs(subgraphs);
+  EXPECT_TRUE(says("2 trials")) << view.list()->item(0)->toolTip().toStdString();
+  const QString all = QString::number(trials.size()) + " trials";
+  view.setTrials("aa01", trials);
+  EXPECT_TRUE(says(all)) << view.list()->item(0)->toolTip().toStdString();
+  view.setSubgraphs(subgraphs);
+  EXPECT_TRUE(says(all)) << view.list()->item(0)->toolTip().toStdString();
+}
+
 TEST_F(Tuning, WithoutAChoiceKernelAndKnobsAreTheBestTrials) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);

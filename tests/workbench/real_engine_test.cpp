@@ -717,6 +717,45 @@ TEST_F(RealEngine, TheRowOfASharedKernelLeadsToWhatItsPlacesLeadTo) {
   for (const char* name : {"W.next", "U.next"}) EXPECT_TRUE(leadsTo("kernel:" + kernelOf(name)->id)) << name;
 }
 
+// An access that is a place of its own only for the gradient: whichever kernel was open, the one that reads it is shown.
+TEST_F(RealEngine, AnAccessLeadsToTheKernelThatReadsItAndMarksThatOfItsGradient) {
+  openChecked(
+      "# %%\nlet N = 64\ninput X[N, N] = normal(0, 1)\nparam W1[N, N] = normal(0, 0.1)\nparam W2[N, N] = normal(0, 0.1)\n\n"
+      "# %%\nP[i, j] = sum[k] X[i, k] * W1[k, j]\n\n"
+      "# %%\nQ[i, j] = sum[k] X[i, k] * W2[k, j]\n\n"
+      "# %%\nR[i, j] = relu(2 * P[i, j] + Q[i, j])\nloss L = mean[i, j] (R[i, j] - 1)^2\n\n"
+      "# %%\ntrain L { optimizer = adam(lr=0.001); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Tune);
+  const auto& all = window->workspace().subgraphs().subgraphs;
+  const auto kernelOf = [&](const std::string& name) {
+    const auto s = std::ranges::find_if(all, [&](const auto& k) { return std::ranges::count(k.operators, name) > 0; });
+    return s == all.end() ? std::string() : s->id;
+  };
+  ASSERT_TRUE(wait([&] { return !kernelOf("Q").empty() && !kernelOf("W2.next").empty() && window->explain()->graph()->plan(); }));
+  ASSERT_NE(kernelOf("Q"), kernelOf("W2.next"));
+  TuneView* tune = window->tune();
+  const auto bar = [&](const std::string& id) {
+    const auto row = std::ranges::find(all, id, &protocol::SubgraphInfo::id) - all.begin();
+    QListWidget* list = tune->list();
+    list->scrollToItem(list->item(static_cast<int>(row)));
+    const QRect r = list->visualItemRect(list->item(static_cast<int>(row)));
+    return list->viewport()->grab().toImage().pixelColor(1, r.center().y()) == theme.colors().accent;
+  };
+  const std::size_t at = document().text().find("W2[k, j]");
+  for (const char* open : {"W1.next", "W2.next", "Q"}) {
+    SCOPED_TRACE(open);
+    window->showPage(MainWindow::Page::Tune);
+    tune->chooseSubgraph(kernelOf(open));
+    window->notebook()->activate(cell(2)->id(), true);
+    cell(2)->editor()->moveCaretTo(0);
+    cell(2)->editor()->moveCaretTo(static_cast<int>(at + 1 - document().text().find("Q[i, j]")));
+    ASSERT_EQ(selection().reads(), "W2");
+    EXPECT_TRUE(wait([&] { return tune->current() == kernelOf("Q"); })) << tune->current();
+    EXPECT_TRUE(bar(kernelOf("Q")) && bar(kernelOf("W2.next")));
+    EXPECT_FALSE(bar(kernelOf("W1.next")));
+  }
+}
+
 TEST_F(RealEngine, EachNotebookShowsTheDeviceThatItUses) {
   openChecked();
   const auto uses = [&](const char* device) {
