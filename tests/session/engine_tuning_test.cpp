@@ -757,7 +757,7 @@ TEST_F(EngineJobs, APinOfTheStepHindersNoEvaluation) {
   for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
     if (!s.loop.empty() && !s.pinTensor.empty())
       hints += "hint schedule " + s.pinTensor + " " + engine.ask<Space>(SpaceRequest{s.id}).current.text + "\n";
-  ASSERT_NE(hints.find("hint schedule h.Z "), std::string::npos) << hints;
+  ASSERT_NE(hints.find("hint schedule h.Z"), std::string::npos) << hints;
   std::ofstream(m_folder.path("test.nf")) << notebook << hints;
   EXPECT_TRUE(engine.document(notebook + hints, 2).diagnostics.empty());
   const RequestId id = engine.newId();
