@@ -222,7 +222,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
     if (!s.pinTensor.empty() && withoutNumber(s.pinTensor) == s.pinTensor) continue;
     std::optional<std::tuple<bool, bool, std::int64_t>> most;
     for (const std::string& made : s.operators) {
-      const bool numbered = withoutNumber(made) != made;
+      const bool numbered = made.find('#') != std::string::npos;  // also inside, as d(L)/d(h#1)
       if (makers.at(made).size() != 1 || (numbered && !s.pinTensor.empty() && !most)) continue;
       const std::tuple rank(!numbered, !repeated.contains(made), work.at({s.id, made}));
       if (!most || rank > *most) most = rank, s.pinTensor = made;
