@@ -29,4 +29,11 @@ QString statusWords(const TrialInfo& t) {
   return QObject::tr("checked, not timed");
 }
 
+QString turnsText(const TrialInfo& t) {
+  if (!t.us || !t.besideUs) return {};
+  return (t.won ? QObject::tr("in turns with the best until then %1 against %2: faster, the steps decide")
+                : QObject::tr("in turns with the best until then %1 against %2: no faster beyond noise"))
+      .arg(microsecondsText(*t.us), microsecondsText(*t.besideUs));
+}
+
 }  // namespace nf

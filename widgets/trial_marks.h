@@ -32,5 +32,6 @@ QString wordsOf(const FailureKind& kind);
 QString nameOf(const protocol::TrialInfo& trial);       // "g2 c14"
 QString timeOf(const protocol::TrialInfo& trial);       // with its interval; empty: it has none
 QString statusWords(const protocol::TrialInfo& trial);  // empty: it was measured
+QString turnsText(const protocol::TrialInfo& trial);    // what taking turns with the best until then came to; empty: it took none
 
 }  // namespace nf

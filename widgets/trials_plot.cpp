@@ -112,6 +112,7 @@ bool TrialsPlot::eventFilter(QObject* watched, QEvent* event) {
           lines << nameOf(t) + QStringLiteral("  ") + timeOf(t);
           if (const QString words = statusWords(t); !words.isEmpty()) lines << words;
           if (t.predictedUs) lines << tr("predicted %1").arg(microsecondsText(*t.predictedUs));
+          if (const QString words = turnsText(t); !words.isEmpty()) lines << words;
           if (!t.how.empty()) lines << QString::fromStdString(t.how);
         }
     QToolTip::showText(help->globalPos(), lines.join(QLatin1Char('\n')), this);
@@ -153,14 +154,14 @@ void TrialsPlot::keyPressEvent(QKeyEvent* event) {
 
 PlotTable TrialsPlot::table() const {
   PlotTable out{{tr("trial"), tr("generation"), tr("seconds"), tr("status"), tr("µs"), tr("low µs"), tr("high µs"),
-                 tr("predicted µs"), tr("how"), tr("schedule")},
+                 tr("predicted µs"), tr("in turns µs"), tr("how"), tr("schedule")},
                 {}};
   constexpr auto names = protocol::enumNames(TrialStatus{});
   const auto number = [](const std::optional<double>& v) { return v ? QVariant(*v) : QVariant(); };
   for (const TrialInfo& t : m_trials)
     out.rows.push_back({QVariant::fromValue<qulonglong>(t.number), QVariant::fromValue<qlonglong>(t.generation), t.seconds,
-                        QString::fromLatin1(names[static_cast<std::size_t>(t.status)]), number(t.us), number(t.lowUs),
-                        number(t.highUs), number(t.predictedUs), QString::fromStdString(t.how),
+                        untimed(t) ? statusWords(t) : QString::fromLatin1(names[static_cast<std::size_t>(t.status)]), number(t.us),
+                        number(t.lowUs), number(t.highUs), number(t.predictedUs), number(t.besideUs), QString::fromStdString(t.how),
                         QString::fromStdString(t.schedule.text)});
   return out;
 }

@@ -15,6 +15,7 @@
 #include "widgets/kernel_view.h"
 #include "widgets/names.h"
 #include "widgets/profile_view.h"
+#include "widgets/trial_marks.h"
 #include "widgets/tune_trials.h"
 #include "widgets/tune_view.h"
 
@@ -33,23 +34,28 @@ std::optional<std::uint64_t> measuredAlready(const std::vector<TrialInfo>& trial
   return found == trials.rend() ? std::nullopt : std::optional(found->number);
 }
 
-QString gainText(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
+QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
+  const double fastestUs = fastest ? fastest->us.value_or(0) : 0;  // 0: not known
   const bool timed = kernel.us && *kernel.us > 0;
   if (kernel.state == SubgraphState::Pinned) {
-    if (!timed || !fastestUs) return QObject::tr("pinned");
-    const QString ratio = significant(*kernel.us / *fastestUs);
-    return *kernel.us > *fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× as slow as the best").arg(ratio)
-                                                              : QObject::tr("pinned, fastest trial");
+    if (!timed || fastestUs <= 0) return QObject::tr("pinned");
+    const QString ratio = significant(*kernel.us / fastestUs);
+    return *kernel.us > fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× as slow as the best").arg(ratio)
+                                                             : QObject::tr("pinned, fastest trial");
   }
   if (!timed || !kernel.firstUs) return {};
   if (*kernel.us < *kernel.firstUs) return QObject::tr("%1× first").arg(significant(*kernel.firstUs / *kernel.us));
   // Its trials cannot be told apart, alternating steps could.
   if (kernel.generation > 0) return QObject::tr("faster in steps");
-  const bool lost = fastestUs && *fastestUs < *kernel.us && significant(*fastestUs) != significant(*kernel.us);
-  return lost ? QObject::tr("first; best %1").arg(significant(*fastestUs)) : QObject::tr("= first");
+  const bool lost = fastestUs > 0 && fastestUs < *kernel.us && significant(fastestUs) != significant(*kernel.us);
+  if (!lost) return QObject::tr("= first");
+  // The first kernel's own time is of another moment.
+  return fastest->besideUs ? QObject::tr("first; %1 vs %2").arg(significant(fastestUs), significant(*fastest->besideUs))
+                           : QObject::tr("first; best %1").arg(significant(fastestUs));
 }
 
-QString rowTip(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
+QString rowTip(const SubgraphInfo& kernel, const TrialInfo* fastest) {
+  const double fastestUs = fastest ? fastest->us.value_or(0) : 0;  // 0: not known
   QStringList lines{shortName(kernel.name)};
   const bool pinned = kernel.state == SubgraphState::Pinned;
   if (kernel.us)
@@ -62,9 +68,11 @@ QString rowTip(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
                  .arg(microsecondsText(*kernel.firstUs));
   if (kernel.us && kernel.firstUs && !pinned && *kernel.us >= *kernel.firstUs && kernel.generation > 0)
     lines << QObject::tr("faster in steps: its trial is not faster than the first kernel, but taking turns in steps it was");
-  if (kernel.us && fastestUs && !pinned && significant(*fastestUs) != significant(*kernel.us) && *fastestUs < *kernel.us)
-    lines << QObject::tr("fastest trial, %1, as it was timed by itself: which kernel is used is decided by taking turns")
-                 .arg(microsecondsText(*fastestUs));
+  if (kernel.us && fastestUs > 0 && !pinned && significant(fastestUs) != significant(*kernel.us) && fastestUs < *kernel.us)
+    lines << (fastest->besideUs ? QObject::tr("fastest trial: %1").arg(turnsText(*fastest))
+                                : QObject::tr("fastest trial, %1, as it was timed by itself: which kernel is used is decided by "
+                                              "taking turns")
+                                      .arg(microsecondsText(fastestUs)));
   if (kernel.trials > 0)
     lines << QObject::tr("%1, those of earlier runs and by hand included; the bar is its share of this run's")
                  .arg(counted(kernel.trials, QObject::tr("trial"), QObject::tr("trials")));
@@ -233,10 +241,10 @@ void TuneView::showGains() {
   for (std::size_t i = 0; i < m_subgraphs.size(); ++i) {
     QListWidgetItem* item = m_list->item(static_cast<int>(i));
     const auto fastest = m_fastest.find(m_subgraphs[i].id);
-    const std::optional<double> fastestUs = fastest == m_fastest.end() ? std::nullopt : std::optional(fastest->second);
-    const QString gain = gainText(m_subgraphs[i], fastestUs);
+    const TrialInfo* trial = fastest == m_fastest.end() ? nullptr : &fastest->second;
+    const QString gain = gainText(m_subgraphs[i], trial);
     if (item && item->data(Qt::AccessibleDescriptionRole).toString() != gain) item->setData(Qt::AccessibleDescriptionRole, gain);
-    if (const QString tip = rowTip(m_subgraphs[i], fastestUs); item && item->toolTip() != tip) item->setToolTip(tip);
+    if (const QString tip = rowTip(m_subgraphs[i], trial); item && item->toolTip() != tip) item->setToolTip(tip);
   }
 }
 
@@ -254,9 +262,9 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   if (id != m_current) return;
   const bool awaited = m_trial && !trialNumbered(*m_trial);
   m_trialList = trials;
-  std::optional<double> fastest;
+  const TrialInfo* fastest = nullptr;
   for (const TrialInfo& t : trials)
-    if (t.us && *t.us > 0 && t.status == TrialStatus::Ok) fastest = std::min(*t.us, fastest.value_or(*t.us));
+    if (t.us && *t.us > 0 && t.status == TrialStatus::Ok && (!fastest || *t.us < *fastest->us)) fastest = &t;
   if (fastest) m_fastest.insert_or_assign(id, *fastest);
   showGains();
   m_trials->setTrials(trials);
@@ -368,6 +376,10 @@ void TuneView::showLineage() {
                 .arg(c.muted.name(), (at == inUse ? QStringLiteral("<b>%1</b>, ").arg(tr("in use")) : QString()) +
                                          changesText(at->how).toHtmlEscaped());
     whole << QStringLiteral("g%1 c%2: %3").arg(at->generation).arg(at->number).arg(QString::fromStdString(at->how));
+    if (const QString turns = turnsText(*at); depth == 0 && !turns.isEmpty()) {
+      rows += QStringLiteral("<tr><td></td><td style='color:%1'>%2</td></tr>").arg(c.muted.name(), turns.toHtmlEscaped());
+      whole << turns;
+    }
     at = at->parents.empty() || at->parents.front() >= at->number ? nullptr : trialNumbered(at->parents.front());
   }
   m_lineage->setToolTip(whole.join(QLatin1Char('\n')));

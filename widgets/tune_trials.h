@@ -9,11 +9,10 @@
 
 namespace nf {
 
-// Below the time in a kernel's row: how it compares with the first kernel, a pinned one with its fastest trial, nullopt where that is not
-// known.
-QString gainText(const protocol::SubgraphInfo& kernel, std::optional<double> fastestUs);
+// Below the time in a kernel's row: how it compares with the first kernel, or with its fastest trial; null where that is not known.
+QString gainText(const protocol::SubgraphInfo& kernel, const protocol::TrialInfo* fastest);
 // What the figures of its row are of.
-QString rowTip(const protocol::SubgraphInfo& kernel, std::optional<double> fastestUs = std::nullopt);
+QString rowTip(const protocol::SubgraphInfo& kernel, const protocol::TrialInfo* fastest = nullptr);
 // The trial of this schedule that has a figure, the shown one before others, then the newest: a first kernel that was compiled quickly has
 // another with full effort.
 std::optional<std::uint64_t> measuredAlready(const std::vector<protocol::TrialInfo>& trials, const protocol::TrialInfo* shown,

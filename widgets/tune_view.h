@@ -172,7 +172,7 @@ class TuneView : public QWidget {
   Selection* m_selection;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
-  std::map<std::string, double> m_fastest;                // microseconds, of the kernels whose trials have been shown
+  std::map<std::string, protocol::TrialInfo> m_fastest;   // of the kernels whose trials have been shown
   bool holdsSelected(const std::string& subgraph) const;  // a part of what is selected, as the one that is shown does
   bool isLed(const protocol::SubgraphInfo& subgraph) const;
   void countTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);

@@ -580,7 +580,7 @@ void Workspace::handle(const Envelope& envelope) {
     if (known.empty() || trial->number > known.size()) wantTrials(trial->subgraph);
     TrialInfo info;
     info.number = trial->number, info.generation = trial->generation, info.seconds = trial->seconds, info.us = trial->us;
-    info.lowUs = trial->low_us, info.highUs = trial->high_us;
+    info.lowUs = trial->low_us, info.highUs = trial->high_us, info.besideUs = trial->beside_us, info.won = trial->won;
     for (const JsonText& parent : trial->parents)
       if (const auto from = std::find_if(known.begin(), known.end(), [&](const TrialInfo& t) { return t.schedule == parent; });
           from != known.end())

@@ -369,6 +369,14 @@ class Fuser {
     return text + ", too.";
   }
 
+  // Its row counts nothing.
+  std::string gradientToo(const Choice& c) const {
+    if (!c.forward || !c.gradient) return {};
+    const TensorId g = c.gradient->tensor;
+    return " Counted with it: " + m_graph.program()[g].name + " -> " + toldName(m_graph.program(), readerOf(g, *c.gradient)) +
+           ", its gradient's.";
+  }
+
   static std::string sentence(const FusionMeasurement& m) {
     const auto time = [](double us) {
       char text[32];
@@ -382,11 +390,30 @@ class Fuser {
            kernels(m.splitKernels) + " took " + time(m.split) + pairs;
   }
 
+  // A hint against these two says so whatever else stands in the way by then. One against others says nothing where this could not be
+  // without it, either.
+  bool isNamed(const Move& move, TensorId producer, OperatorId consumer) const {
+    if (!move.forbidden) return false;
+    const TensorId made = m_graph.originalOf(producer);
+    const auto [a, b] = *move.forbidden;
+    return std::ranges::any_of(writesOf(m_graph.program(), consumer), [&](TensorId t) {
+      const TensorId written = m_graph.originalOf(t);
+      return (a == made && b == written) || (b == made && a == written);
+    });
+  }
+
+  // What is computed again, and what shares a kernel with the two, may be what a hint names.
+  std::string forbidden(const FusionDecision& d, const Move& move) const {
+    const std::string &a = m_graph.program()[move.forbidden->first].name, &b = m_graph.program()[move.forbidden->second].name;
+    if ((a == d.producer && b == d.consumer) || (a == d.consumer && b == d.producer)) return "A `hint split` keeps them apart.";
+    return "It would bring `" + a + "` and `" + b + "` into one kernel, which a `hint split` keeps apart.";
+  }
+
   std::string sentence(const FusionDecision& d, const Choice& c) const {
     const Move& move = c.forward ? *c.forward : *c.gradient;
     switch (d.state) {
       case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.") + alsoInside(d, move);
-      case FusionState::Forbidden: return "A `hint split` keeps them apart.";
+      case FusionState::Forbidden: return forbidden(d, move);
       case FusionState::Reverted: {
         if (!d.measured) return "The kernel of both was measured, cut in another place, and was slower than its parts.";
         if (d.measured->pairs == 0) return "The fused kernel was measured to be slower than its parts.";
@@ -401,7 +428,7 @@ class Fuser {
     text += d.dT >= 0 ? "less traffic" : "more traffic";
     if (d.dK > 0) text += d.dK == 1 ? ", one launch less" : ", " + std::to_string(d.dK) + " launches less";
     if (!d.recomputed.empty()) text += ", " + d.recomputed + " computed again";
-    return text + ".";
+    return text + "." + gradientToo(c);
   }
 
   void carryOut(TensorId t, Choice choice, FusionState state, std::optional<OperatorId> named = {}) {
@@ -501,7 +528,7 @@ class Fuser {
     c.R = reward(*c.forward, m_device);
     const std::optional<OperatorId> named = reads(consumer, from) ? std::optional(consumer) : std::nullopt;
     if (c.forward->obstacle || c.forward->forbidden) {
-      record(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable, named);
+      record(from, c, c.forward->obstacle ? FusionState::NotLowerable : FusionState::Forbidden, named);
       FusionDecision& decision = m_decisions.back();
       // The language has warned of others that do not read each other; what a derivative reads it did not know.
       const bool derived = first.starts_with("d(") || second.starts_with("d(");
@@ -546,7 +573,7 @@ class Fuser {
       if (m_takenBack.contains(t.value)) continue;
       std::optional<Move> best;
       for (Move& m : m_graph.movesFor(t, m_options.limits)) {
-        if (!m.forbidden && (m.obstacle || !m.reverted)) continue;
+        if (m.obstacle ? !isNamed(m, t, readerOf(t, m)) : !m.forbidden && !m.reverted) continue;
         if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
       }
       if (!best) continue;
@@ -642,7 +669,8 @@ class Fuser {
         c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(met.tensor)), m_graph.kernelOf(met.reader), met.tensor,
                                     m_options.limits);
         c.R = reward(*c.forward, m_device);
-        const FusionState state = c.forward->forbidden                          ? FusionState::Forbidden
+        const bool forbidden = c.forward->obstacle ? isNamed(*c.forward, met.tensor, met.reader) : c.forward->forbidden.has_value();
+        const FusionState state = forbidden                                     ? FusionState::Forbidden
                                   : c.forward->reverted && !c.forward->obstacle ? FusionState::Reverted
                                                                                 : refusal(c);
         record(edge, describe(met.tensor, c, state, met.reader));

@@ -382,7 +382,7 @@ double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorI
   return std::max(1.0, times + (atPoint ? 1 : 0));
 }
 
-bool KernelGraph::violates(const std::vector<OperatorId>& ops) const {
+std::optional<std::pair<TensorId, TensorId>> KernelGraph::violated(const std::vector<OperatorId>& ops) const {
   for (const auto& [a, b] : m_forbidden) {
     bool hasA = false, hasB = false;
     for (const OperatorId op : ops)
@@ -390,9 +390,9 @@ bool KernelGraph::violates(const std::vector<OperatorId>& ops) const {
         hasA |= m_original[t.value] == a;
         hasB |= m_original[t.value] == b;
       }
-    if (hasA && hasB) return true;
+    if (hasA && hasB) return std::pair(a, b);
   }
-  return false;
+  return std::nullopt;
 }
 
 std::vector<OperatorId> KernelGraph::unite(const std::vector<OperatorId>& a, const std::vector<OperatorId>& b) const {
@@ -471,7 +471,7 @@ void KernelGraph::judge(Move& merge, const FusionLimits& limits) const {
     pair.judged = true;
     const std::vector<OperatorId> merged = unite(m_kernels[a], m_kernels[b]);
     m_work += merged.size();
-    pair.forbidden = violates(merged);
+    pair.forbidden = violated(merged);
     pair.reverted = barred(merged);
     // A training step runs without what only an evaluation asks for.
     const auto evaluates = [&](KernelId k) { return m_program[m_kernels[k].front()].phase == Phase::Evaluation; };
@@ -574,7 +574,7 @@ void KernelGraph::judge(Inlining& inlining, const FusionLimits& limits) const {
   for (const KernelId k : inlining.consumers) {
     const std::vector<OperatorId> joined = unite(slice, m_kernels[k]);
     if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, limits, m_facts);
-    move.forbidden |= violates(joined);
+    if (!move.forbidden) move.forbidden = violated(joined);
     if (!move.reverted)
       move.reverted = barredWhere(joined, [&](OperatorId op, TensorId read) {
         const OperatorId from = producerOf(read);

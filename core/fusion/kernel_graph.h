@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/fusion/fuse.h"
@@ -45,10 +46,10 @@ class KernelGraph {
     std::shared_ptr<const std::vector<Work>> work;  // of `operations`; null: none
     double bytes = 0, operations = 0;
     std::int64_t kernels = 0;
-    std::vector<std::string> recomputed;  // names
-    std::optional<std::string> obstacle;  // why it can't be lowered
-    bool forbidden = false;
-    std::optional<Hash> reverted;  // a kernel it would make is known to be slower than its parts
+    std::vector<std::string> recomputed;                     // names
+    std::optional<std::string> obstacle;                     // why it can't be lowered
+    std::optional<std::pair<TensorId, TensorId>> forbidden;  // by which call of forbid()
+    std::optional<Hash> reverted;                            // a kernel it would make is known to be slower than its parts
   };
 
   const Program& program() const { return m_program; }
@@ -124,7 +125,8 @@ class KernelGraph {
     std::uint64_t versions[2] = {0, 0};
     std::shared_ptr<const TrafficTerms> traffic;
     double bytes = 0;
-    bool judged = false, forbidden = false, cycle = false;
+    bool judged = false, cycle = false;
+    std::optional<std::pair<TensorId, TensorId>> forbidden;
     std::optional<Hash> reverted;
     std::optional<std::string> obstacle;        // but for another kernel between them
     std::uint64_t cycleAsked = 0, inlined = 0;  // m_applied and m_inlined when `cycle` was found
@@ -157,7 +159,7 @@ class KernelGraph {
   bool cycleIfMerged(KernelId a, KernelId b) const;
   void resequence(KernelId a, KernelId b);
   double reevaluation(const std::vector<OperatorId>& readers, TensorId t, std::vector<Work>* parts = nullptr) const;
-  bool violates(const std::vector<OperatorId>& ops) const;
+  std::optional<std::pair<TensorId, TensorId>> violated(const std::vector<OperatorId>& ops) const;  // by what was forbidden
   std::optional<Hash> barred(const std::vector<OperatorId>& ops) const;
   template <class Reads>
   Hash signatureWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;

@@ -543,8 +543,10 @@ struct TrialEvent {
   std::string how;
   bool counted = true;  // RunState::trials has it; else a first kernel was only held right, and its time follows as a trial
   bool quick = false;   // compiled quickly, so that a run can begin: another code than the trial with its schedule has
+  std::optional<double> beside_us;  // of the best so far, timed in turns with it: `us` of another time may differ
+  bool won = false;                 // it was faster in these turns; steps have the last word
   NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, low_us, high_us, name, parents,
-            how, counted, quick);
+            how, counted, quick, beside_us, won);
 };
 // What the search for better kernels came to in a run.
 enum class SearchState : std::uint8_t {

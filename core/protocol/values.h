@@ -469,8 +469,10 @@ struct TrialInfo {
   TrialStatus status = TrialStatus::Ok;
   JsonText schedule;
   std::vector<std::uint64_t> parents;
-  std::string how;  // "stage A: 2 to 3", "crossed", "first", "by hand", or the tool's words on a failure
-  NF_FIELDS(TrialInfo, number, generation, seconds, us, lowUs, highUs, predictedUs, status, schedule, parents, how);
+  std::optional<double> besideUs;  // of the best kernel then, timed in turns with it: none on record, nor of the first
+  bool won = false;                // it was faster in these turns; steps have the last word
+  std::string how;                 // "stage A: 2 to 3", "crossed", "first", "by hand", or the tool's words on a failure
+  NF_FIELDS(TrialInfo, number, generation, seconds, us, lowUs, highUs, predictedUs, status, schedule, parents, besideUs, won, how);
 };
 
 struct KnobInfo {

@@ -163,6 +163,8 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
     e.low_us = quartiles.low;
     e.high_us = quartiles.high;
   }
+  e.beside_us = event.besideMicroseconds;
+  e.won = event.won;
   e.status = protocolStatus(event.status);
   e.counted = event.counted;
   e.quick = event.quick;

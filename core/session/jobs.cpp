@@ -431,6 +431,8 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, Teller t
     info.us = event.us;
     info.lowUs = event.low_us;
     info.highUs = event.high_us;
+    info.besideUs = event.beside_us;
+    info.won = event.won;
   }
   if (!known) info.parents.clear();
   for (const protocol::JsonText& parent : event.parents)
@@ -460,6 +462,7 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, Teller t
   if (known)
     for (const std::uint64_t parent : info.parents) numbered.parents.push_back(trials.list[parent].schedule);
   numbered.us = info.us, numbered.low_us = info.lowUs, numbered.high_us = info.highUs;
+  numbered.beside_us = info.besideUs, numbered.won = info.won;
   return numbered;
 }
 

@@ -310,7 +310,8 @@ void TuningService::Impl::measureItem(Item& item, std::shared_ptr<const KernelOb
   report(subject, item.schedule, outcome.status, outcome.timing, outcome.reason, true,
          quick                                ? Timed::Quickly
          : item.baseline || item.ofFullEffort ? Timed::Begun
-                                              : Timed::Trial);
+                                              : Timed::Trial,
+         item.baseline ? nullptr : &outcome);
   if (item.baseline) finishBaseline(subject, *current, outcome);
   else if (outcome.status == TrialStatus::Ok) weigh(subject, item.object, pending ? nullptr : current->object, outcome);
   if (!item.baseline && outcome.hasCounters && outcome.status == TrialStatus::Ok &&

@@ -61,6 +61,7 @@ nlohmann::json toJson(const TrialEvent& event) {
                    {"improved", event.improved},
                    {"counted", event.counted},
                    {"seconds", event.seconds}};
+  if (event.besideMicroseconds) j["beside_us"] = *event.besideMicroseconds, j["won"] = event.won;
   if (!event.reason.empty()) j["reason"] = event.reason;
   return j;
 }
@@ -101,7 +102,7 @@ void TuningService::Impl::withdraw(const Subject& subject, const Schedule& sched
 }
 
 void TuningService::Impl::report(Subject& subject, const Schedule& schedule, TrialStatus status, const Timing& timing,
-                                 const std::string& reason, bool asked, RecordDatabase::Timed timed) {
+                                 const std::string& reason, bool asked, RecordDatabase::Timed timed, const MeasureOutcome* turns) {
   const bool hasTime = timing.runs > 0;
   // First kernels are only checked: their time follows with the baseline.
   if (records && (asked || status != TrialStatus::Ok)) [[maybe_unused]]
@@ -133,6 +134,10 @@ void TuningService::Impl::report(Subject& subject, const Schedule& schedule, Tri
   event.schedule = schedule;
   event.status = status;
   if (hasTime) event.microseconds = timing.median;
+  if (hasTime && turns && turns->incumbent.runs > 0) {
+    event.besideMicroseconds = turns->incumbent.median;
+    event.won = judge(turns->pairs).decision == PairedVerdict::Decision::Accept;
+  }
   event.spreadMicroseconds = timing.spread;
   event.reason = reason;
   event.seconds = std::chrono::duration<double>(clock.now() - born).count();

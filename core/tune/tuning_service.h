@@ -54,10 +54,12 @@ struct TrialEvent {
   Schedule schedule;
   TrialStatus status = TrialStatus::Ok;
   std::optional<double> microseconds;
-  double bestMicroseconds = 0;  // of the subgraph after this trial
-  bool improved = false;        // this trial is the new best
-  bool counted = true;          // trials() counts it: a time was asked for, not only whether a first kernel is right
-  bool quick = false;           // of the schedule as it was compiled with CompileEffort::Quick
+  double bestMicroseconds = 0;               // of the subgraph after this trial
+  std::optional<double> besideMicroseconds;  // of the best so far, timed in turns with this one
+  bool won = false;                          // those turns: the steps have the last word
+  bool improved = false;                     // this trial is the new best
+  bool counted = true;                       // trials() counts it: a time was asked for, not only whether a first kernel is right
+  bool quick = false;                        // of the schedule as it was compiled with CompileEffort::Quick
   std::string reason;
   double seconds = 0;  // since the service started
   double spreadMicroseconds = 0;

@@ -143,9 +143,10 @@ struct TuningService::Impl {
   // ---------------------------------------------------------------- records and events
   void begin(const Subject& subject, const Schedule& schedule);
   void withdraw(const Subject& subject, const Schedule& schedule);
-  // Into the record database, the counters and the callback. `asked`: the trial was asked for a time.
+  // Into the record database, the counters and the callback. `asked`: the trial was asked for a time. `turns`: with the best so far; may
+  // be null.
   void report(Subject& subject, const Schedule& schedule, TrialStatus status, const Timing& timing, const std::string& reason,
-              bool asked, RecordDatabase::Timed timed = RecordDatabase::Timed::Trial);
+              bool asked, RecordDatabase::Timed timed = RecordDatabase::Timed::Trial, const MeasureOutcome* turns = nullptr);
 
   // ---------------------------------------------------------------- explore
   bool limitReached() const;

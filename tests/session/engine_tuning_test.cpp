@@ -584,6 +584,9 @@ TEST_F(EngineJobs, TuningIsOfWhatIsAskedFor) {
         std::find_if(list.begin(), list.end(), [](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok; });
     ASSERT_NE(first, list.end());
     EXPECT_EQ(*s.firstUs, *first->us);
+    // The first one with full effort is that kernel still, whatever a busy machine made of its time.
+    const auto shown = std::ranges::find_if(list, [&](const TrialInfo& t) { return t.number == s.trial; });
+    if (shown != list.end() && shown->schedule == first->schedule) continue;
     EXPECT_LT(*s.us, first->lowUs.value_or(*first->us));
   }
 }

@@ -662,21 +662,27 @@ TEST_F(Tuning, ATrialThatWasRefusedIsNotPinned) {
 }
 
 // What somebody has pinned may be slower than all else: its row says so, and nothing of what the search was worth.
+const TrialInfo* timed(double us) {
+  static TrialInfo trial;
+  trial.us = us;
+  return &trial;
+}
+
 TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
   SubgraphInfo kernel;
   kernel.firstUs = 65;
   kernel.generation = 1;
   kernel.us = 60;
-  EXPECT_EQ(gainText(kernel, 60), "1.08× first");
+  EXPECT_EQ(gainText(kernel, timed(60)), "1.08× first");
   kernel.us = 65;
-  EXPECT_EQ(gainText(kernel, 65), "faster in steps");
+  EXPECT_EQ(gainText(kernel, timed(65)), "faster in steps");
   kernel.state = SubgraphState::Pinned;
-  EXPECT_EQ(gainText(kernel, 65), "pinned, fastest trial");
+  EXPECT_EQ(gainText(kernel, timed(65)), "pinned, fastest trial");
   kernel.us = 193;
-  EXPECT_EQ(gainText(kernel, 60), "pinned, 3.22× as slow as the best");
-  EXPECT_EQ(gainText(kernel, {}), "pinned") << "nothing to hold it against";
+  EXPECT_EQ(gainText(kernel, timed(60)), "pinned, 3.22× as slow as the best");
+  EXPECT_EQ(gainText(kernel, nullptr), "pinned") << "nothing to hold it against";
   kernel.us.reset();
-  EXPECT_EQ(gainText(kernel, 60), "pinned") << "it was never measured";
+  EXPECT_EQ(gainText(kernel, timed(60)), "pinned") << "it was never measured";
 }
 
 TEST(TuneRow, TheTipSaysWhatTheFiguresAreOf) {
@@ -688,14 +694,48 @@ TEST(TuneRow, TheTipSaysWhatTheFiguresAreOf) {
   EXPECT_TRUE(rowTip(kernel).contains("first, 143 µs: what the first run on this device began with"));
   EXPECT_TRUE(rowTip(kernel).contains("33 trials, those of earlier runs"));
   EXPECT_FALSE(rowTip(kernel).contains("faster in steps"));
-  EXPECT_FALSE(rowTip(kernel, 134).contains("fastest trial"));
-  EXPECT_TRUE(rowTip(kernel, 98).contains("fastest trial, 98.0 µs, as it was timed by itself")) << rowTip(kernel, 98).toStdString();
+  EXPECT_FALSE(rowTip(kernel, timed(134)).contains("fastest trial"));
+  EXPECT_TRUE(rowTip(kernel, timed(98)).contains("fastest trial, 98.0 µs, as it was timed by itself"))
+      << rowTip(kernel, timed(98)).toStdString();
   kernel.us = 145;
-  EXPECT_EQ(gainText(kernel, {}), "faster in steps");
+  EXPECT_EQ(gainText(kernel, nullptr), "faster in steps");
   EXPECT_TRUE(rowTip(kernel).contains("faster in steps: its trial is not faster")) << rowTip(kernel).toStdString();
   kernel.state = SubgraphState::Pinned;
   EXPECT_TRUE(rowTip(kernel).contains("145 µs: the pinned kernel")) << rowTip(kernel).toStdString();
   EXPECT_FALSE(rowTip(kernel).contains("first")) << rowTip(kernel).toStdString();
+}
+
+// The first kernel's time is of its own moment: what a trial was against in turns says whether it is any better.
+TEST(TuneRow, ATrialThatIsNoFasterInTurnsSaysAgainstWhat) {
+  SubgraphInfo kernel;
+  kernel.name = "Y", kernel.firstUs = kernel.us = 361, kernel.inUse.text = "{}";
+  TrialInfo fastest;
+  fastest.us = 174;
+  EXPECT_EQ(gainText(kernel, &fastest), "first; best 174");
+  fastest.besideUs = 181;
+  EXPECT_EQ(gainText(kernel, &fastest), "first; 174 vs 181");
+  EXPECT_TRUE(
+      rowTip(kernel, &fastest).contains("fastest trial: in turns with the best until then 174 µs against 181 µs: no faster"))
+      << rowTip(kernel, &fastest).toStdString();
+  fastest.besideUs = 240, fastest.won = true;
+  EXPECT_TRUE(rowTip(kernel, &fastest).contains("174 µs against 240 µs: faster, the steps decide"))
+      << rowTip(kernel, &fastest).toStdString();
+}
+
+TEST_F(Tuning, TheLineageOfATrialSaysWhatItWasAgainst) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.chooseSubgraph("aa01");
+  auto trials = capsule::trials(5);
+  ASSERT_TRUE(trials[1].us);
+  trials[1].besideUs = *trials[1].us + 7;
+  view.setTrials("aa01", trials);
+  view.chooseTrial(trials[1].number);
+  EXPECT_TRUE(view.lineage().contains("in turns with the best until then")) << view.lineage().toStdString();
+  view.chooseTrial(trials[0].number);
+  EXPECT_FALSE(view.lineage().contains("in turns")) << "a first kernel takes none";
 }
 
 TEST_F(Tuning, TheTableOfTrialsShowsTheDigitsOfTheNextKernel) {

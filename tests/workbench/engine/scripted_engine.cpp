@@ -83,7 +83,8 @@ void train(RequestId id, std::uint32_t cell) {
   for (const TrialInfo& t : capsule::trials(40)) {
     TrialEvent e;
     e.subgraph = "aa01", e.number = t.number, e.generation = t.generation, e.us = t.us, e.status = t.status,
-    e.schedule = t.schedule, e.seconds = t.seconds, e.how = t.how, e.name = "Y + L", e.predicted_us = t.predictedUs;
+    e.schedule = t.schedule, e.seconds = t.seconds, e.how = t.how, e.name = "Y + L", e.predicted_us = t.predictedUs,
+    e.beside_us = t.besideUs, e.won = t.won;
     e.low_us = t.lowUs, e.high_us = t.highUs;
     say(e);
   }
