@@ -375,6 +375,15 @@ void KernelView::setTime(const std::string& subgraph, std::optional<std::uint64_
   if (stands) m_header->setDetail(shownDetail());
 }
 
+void KernelView::forgetPlaces() {
+  const auto none = [](const protocol::Origins& o) { return o.empty(); };
+  if (std::ranges::all_of(m_kernel.expressionOrigins, none)) return;
+  for (protocol::Origins& o : m_kernel.expressionOrigins) o.clear();
+  for (protocol::KernelTextInfo& text : m_kernel.texts)
+    for (protocol::Origins& o : text.lineOrigins) o.clear();
+  showText();
+}
+
 void KernelView::setCompared(const protocol::Kernel& kernel) {
   m_compared = kernel;
   showText();

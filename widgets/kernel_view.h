@@ -34,6 +34,7 @@ class KernelView : public QWidget {
   // Another candidate is on its way: what is shown is greyed and says whose it is, until setKernel.
   void setPending(const QString& candidate);
   bool pending() const;
+  void forgetPlaces();                     // the text that its lines came from is another one now
   void setFailed(const QString& message);  // what was on its way does not come
   QString detail() const;
   QString facts() const;  // as many as have room

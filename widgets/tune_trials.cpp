@@ -131,6 +131,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   };
   const auto before = of(shown);
   m_subgraphs = subgraphs;
+  const bool wasGone = isGone();
   m_gone = gone;
   countTrials(m_current, m_trialList);
   for (const SubgraphInfo& s : m_subgraphs) m_kernel->setTime(s.id, std::nullopt, s.us);
@@ -175,10 +176,11 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs, std::uin
   } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
     // It was chosen before it had a kernel.
     askKernel(m_asked, false);
-  } else if (row >= 0 && !m_kernel->empty() && m_kernelRevision != m_revision && !isGone()) {
+  } else if (row >= 0 && !isGone() && (wasGone || (!m_kernel->empty() && m_kernelRevision != m_revision))) {
     // The same kernel, whose lines came from other places now.
     askKernelAgain();
   }
+  if (isGone()) m_kernel->forgetPlaces();
   // It was chosen before anything was known about its kernel, or among the kernels of another text.
   if (edited || m_followed != m_selection->choices()) markSelection();
 }
@@ -308,6 +310,11 @@ void TuneView::follow() {
 
 void TuneView::askKernel(std::optional<std::uint64_t> number, bool byHand) {
   m_asked = number;
+  if (isGone()) {
+    m_kernelTimer->stop();
+    m_kernelPending = false;
+    return m_kernel->empty() ? m_kernel->setWaiting(goneWords()) : m_kernel->setFailed(goneWords());
+  }
   if (const TrialInfo* t = number ? trialNumbered(*number) : nullptr)
     m_kernel->setPending(QStringLiteral("g%1 c%2").arg(t->generation).arg(t->number));
   m_kernelPending = m_kernelTimer->isActive();

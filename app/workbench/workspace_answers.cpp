@@ -243,7 +243,10 @@ void Workspace::takeSubgraphs(const Subgraphs& s) {
     return;
   }
   std::vector<SubgraphInfo> rows = m_whole;
-  for (const SubgraphInfo& kernel : rows) m_gone.insert(kernel.id);
+  for (SubgraphInfo& kernel : rows) {
+    m_gone.insert(kernel.id);
+    kernel.origins.clear();  // of another text
+  }
   for (const SubgraphInfo& kernel : s.subgraphs) {
     m_gone.erase(kernel.id);
     const auto known = std::ranges::find(rows, kernel.id, &SubgraphInfo::id);

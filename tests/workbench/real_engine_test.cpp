@@ -7,6 +7,7 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
+#include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
@@ -678,12 +679,26 @@ TEST_F(RealEngine, AMistakeLeavesTuneWhatItHad) {
   EXPECT_NE(rowOf("R")->foreground().color(), muted);
   EXPECT_FALSE(tune->measure()->isEnabled());
   EXPECT_TRUE(tune->measure()->toolTip().contains("mistake"));
+  // Its code stays, and leads nowhere: the places are those of another text.
+  EXPECT_FALSE(tune->kernel()->empty());
+  const auto& selection = window->workspace().selection();
+  const auto choices = selection.choices();
+  auto* expression = tune->kernel()->findChild<QPlainTextEdit*>();
+  ASSERT_NE(expression, nullptr);
+  QTest::mouseClick(expression->viewport(), Qt::LeftButton, {}, expression->cursorRect().center() + QPoint(4, 0));
+  EXPECT_EQ(selection.choices(), choices);
   QTest::mouseClick(tune->list()->viewport(), Qt::LeftButton, {}, tune->list()->visualItemRect(rowOf("R")).center());
   EXPECT_TRUE(wait([&] { return tune->measure()->isEnabled(); }));
+  EXPECT_TRUE(wait([&] { return !tune->kernel()->empty(); }));
+  // Chosen anew, it has no code to wait for.
+  QTest::mouseClick(tune->list()->viewport(), Qt::LeftButton, {}, tune->list()->visualItemRect(rowOf("P")).center());
+  EXPECT_TRUE(selection.isCalled("P"));
+  EXPECT_FALSE(tune->kernel()->pending());
   replace("* $", "*");
   ASSERT_EQ(document().text(), before);
   EXPECT_TRUE(wait([&] { return rowOf("P")->foreground().color() != muted; }));
   EXPECT_EQ(rows(), 2);
+  EXPECT_TRUE(wait([&] { return !tune->kernel()->empty() && !tune->kernel()->pending(); })) << "it is there again";
 }
 
 // The row of a kernel that two cells share selects both: it leads to what both lead to, whichever of them the inspector shows.
