@@ -170,11 +170,28 @@ class Expansions : Around {
     }
   }
 
+  // What the outermost loop makes of its steps: `h` of what a call that gives `h` names `h.P`, else the first.
+  std::string madeByLoop(const std::string& inner) const {
+    if (m_loops.empty()) return {};
+    const Program& program = m_notebook.program;
+    const Loop& loop = program[m_loops.front()];
+    std::vector<TensorId> made;
+    for (const Loop::Carried& c : loop.carried) made.push_back(c.last);
+    for (const Loop::Stacked& s : loop.stacked) made.push_back(s.outer);
+    for (const Loop::Accumulated& a : loop.accumulated) made.push_back(a.outer);
+    std::erase_if(made, [](TensorId t) { return !t.valid(); });
+    if (made.empty()) return {};
+    const std::string of = inner.substr(0, inner.find('.'));
+    const auto found = std::ranges::find(made, of, [&](TensorId t) { return program[t].name; });
+    return program[found == made.end() ? made.front() : *found].name;
+  }
+
   void place(const Program& program) {
     for (const Operator& op : program.operators) {
       if (op.kind == OperatorKind::Loop || !op.output.valid()) continue;
-      const std::string made = shown(op.output);
-      if (made.empty()) continue;  // of a loop's step alone
+      std::string made = shown(op.output);
+      if (made.empty()) made = madeByLoop(program[op.output].name);  // of a step alone
+      if (made.empty()) continue;
       add(program, op.origin, made, true);
       add(program, program[op.output].origin, made, true);
       for (const ExprId e : nodesOf(program, op.body)) {

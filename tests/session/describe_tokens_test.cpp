@@ -17,6 +17,7 @@ class Clicked {
     const OriginSpans spans(m_notebook.program, m_notebook.sources, m_notebook.notebook, m_notebook.references);
     m_spans = spans.spans();
     m_tokens = describeTokens(m_notebook, spans);
+    m_expansions = describeExpansions(m_notebook, spans);
   }
 
   // The token of exactly `word`, at its place `before` bytes after where `context` begins.
@@ -35,6 +36,13 @@ class Clicked {
       if (m_spans.at(o).source.empty() && m_spans[o].begin == token->begin && m_spans[o].end == token->end) return token->tensor;
     return "no place";
   }
+  // What the calls of a function make, or read, of a place in its body.
+  std::vector<std::string> expanded(const std::string& word) const {
+    const std::size_t begin = m_text.find(word);
+    for (const auto& e : m_expansions)
+      if (m_spans.at(e.span).begin == begin && m_spans[e.span].end == begin + word.size()) return e.tensors;
+    return {"no place"};
+  }
   bool hasPlace(const std::string& context, std::size_t length) const {
     const std::size_t begin = m_text.find(context);
     return std::any_of(m_spans.begin(), m_spans.end(),
@@ -46,6 +54,7 @@ class Clicked {
   CompiledNotebook m_notebook;
   std::vector<protocol::SourceSpan> m_spans;
   std::vector<protocol::TokenInfo> m_tokens;
+  std::vector<protocol::ExpansionInfo> m_expansions;
 };
 
 TEST(Tokens, WhatACallMakesAndItsArgumentsAreTensors) {
@@ -97,6 +106,19 @@ TEST(Tokens, InALoopTheyAreWhatItReadsAndWhatItMakes) {
   EXPECT_EQ(local->inside, "z");
   EXPECT_FALSE(c.at("for s in", 4, "s")) << "the counter names no tensor";
   EXPECT_EQ(c.at("h[n, i]*W", 0, "h[n, i]")->inside, "");
+}
+
+// What a step alone makes has no tensor around the loop: what the loop makes of the call stands for it.
+TEST(Tokens, AFunctionThatALoopCallsHasPlacesInItsBody) {
+  const Clicked c(
+      "param A[6, 6] = normal(0, 0.3)\nconst h[4, 6] = 0.5\nconst c[4, 6] = zeros()\n"
+      "def cell(h[B, D]) -> O {\n  P[b, d] = sum[e] h[b, e] * A[d, e]\n  O[b, d] = tanh(P[b, d]) + 1\n}\n"
+      "for t in 0..3 {\n  c[i, j] = c[i, j] + h[i, j]\n  h = cell(h)\n}\n"
+      "loss L = sum[b, d] h[b, d] * c[b, d]\nshow d(L)/d(A)\n");
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(c.expanded("P[b, d] = sum[e] h[b, e] * A[d, e]"), Names{"h"});
+  EXPECT_EQ(c.expanded("A[d, e]"), Names{"A"});
+  EXPECT_EQ(c.expanded("O[b, d] = tanh(P[b, d]) + 1"), Names{"h"});
 }
 
 TEST(Tokens, OfLoopsInLoops) {
