@@ -361,7 +361,7 @@ void ExplainView::fitTable() {
 bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
   if (watched == m_table->viewport() && event->type() == QEvent::Resize) {
     fitTable();
-    revealRelated();
+    revealRelated(relatedDecisions());
   }
   // A table that gets the focus would choose its first row, as when a button of the card is hidden.
   if (watched == m_table && event->type() == QEvent::FocusIn && !m_table->currentIndex().isValid()) {
@@ -438,20 +438,19 @@ void ExplainView::markSelection() {
   m_table->viewport()->update();
   const auto related = relatedDecisions();
   m_card->setRelated(related);
-  revealRelated();
+  revealRelated(related);
   m_marking = true;
   QItemSelection rows;
-  const std::vector<bool> byPlace = ledTo(m_graph->graph(), *m_selection, m_selection->reads());
+  const bool byPlace = m_selection->tensors().empty();
+  m_byPlace = byPlace ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (m_selection->tensors().empty() ? byPlace[static_cast<std::size_t>(i)]
-                                       : m_selection->isCalled(nodes[static_cast<std::size_t>(i)].id))
+    if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : m_selection->isCalled(nodes[static_cast<std::size_t>(i)].id))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;
 }
 
-void ExplainView::revealRelated() {
-  const auto related = relatedDecisions();
+void ExplainView::revealRelated(const std::vector<int>& related) {
   m_revealed = related;
   if (related.empty() || m_table->hasFocus()) return;
   const QModelIndex now = m_table->currentIndex();
@@ -460,6 +459,14 @@ void ExplainView::revealRelated() {
   const QModelIndex first = m_proxy->mapFromSource(m_model->index(related.front(), 0));
   m_table->visualRect(first);  // lays out the rows that just came: Qt does not scroll to one without
   m_table->scrollTo(first);
+}
+
+std::set<std::string> ExplainView::ledOperators() const {
+  std::set<std::string> operators;
+  const auto& nodes = m_graph->graph().nodes;
+  for (std::size_t i = 0; i < std::min(nodes.size(), m_byPlace.size()); ++i)
+    if (m_byPlace[i]) operators.insert(nodes[i].id);
+  return operators;
 }
 
 void ExplainView::showFound() {
@@ -551,10 +558,11 @@ void ExplainView::setFusion(const FusionReport& report) {
     m_marking = false;
     return;
   }
-  m_card->setRelated(relatedDecisions());
+  const auto related = relatedDecisions();
+  m_card->setRelated(related);
   m_card->clear();
   m_decided = false;
-  if (m_revealed != relatedDecisions()) revealRelated();
+  if (m_revealed != related) revealRelated(related);
 }
 
 void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {

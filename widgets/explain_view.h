@@ -64,7 +64,8 @@ class ExplainView : public DockPage {
   bool decided() const { return m_decided; }  // the card's decision is what is selected
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0
   const protocol::FusionDecisionInfo* chosenDecision() const;
-  void reset();  // another notebook
+  std::set<std::string> ledOperators() const;  // node ids that the selected place leads to; empty where tensors are selected
+  void reset();                                // another notebook
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;
@@ -98,8 +99,9 @@ class ExplainView : public DockPage {
   QLabel* m_none;  // of the states shown there is no decision
   DecisionCard* m_card;
   void markSelection();
-  void revealRelated();  // where nothing of it is chosen
+  void revealRelated(const std::vector<int>& related);  // where nothing of it is chosen
   std::vector<int> m_revealed;
+  std::vector<bool> m_byPlace;  // nodes that the selected place leads to; empty where tensors are selected
   void fitTable();
   void showDecision(int number, bool select);
   void filterStates(int state);

@@ -19,6 +19,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
@@ -376,12 +377,13 @@ void KernelView::setTime(const std::string& subgraph, std::optional<std::uint64_
 }
 
 void KernelView::forgetPlaces() {
-  const auto none = [](const protocol::Origins& o) { return o.empty(); };
-  if (std::ranges::all_of(m_kernel.expressionOrigins, none)) return;
-  for (protocol::Origins& o : m_kernel.expressionOrigins) o.clear();
-  for (protocol::KernelTextInfo& text : m_kernel.texts)
-    for (protocol::Origins& o : text.lineOrigins) o.clear();
-  showText();
+  const auto forget = [](protocol::Kernel& kernel) {
+    const bool had = !std::exchange(kernel.expressionOrigins, {}).empty();
+    for (protocol::KernelTextInfo& text : kernel.texts) text.lineOrigins.clear();
+    return had;
+  };
+  const bool shown = forget(m_kernel), compared = m_compared && forget(*m_compared);
+  if (shown || compared) showText();
 }
 
 void KernelView::setCompared(const protocol::Kernel& kernel) {

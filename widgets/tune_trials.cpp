@@ -9,6 +9,7 @@
 #include <QTimer>
 #include <QToolButton>
 #include <algorithm>
+#include <functional>
 
 #include "widgets/basic.h"
 #include "widgets/graph_names.h"
@@ -253,7 +254,7 @@ void TuneView::showGains() {
 // A row counts what its plot shows, though it is told of less often.
 void TuneView::countTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
   const auto row = std::ranges::find(m_subgraphs, id, &SubgraphInfo::id);
-  const auto count = std::ranges::count_if(trials, [](const TrialInfo& t) { return t.us || t.status != TrialStatus::Ok; });
+  const auto count = std::ranges::count_if(trials, std::not_fn(untimed));
   if (row == m_subgraphs.end() || row->trials >= count) return;
   row->trials = count;
   m_list->viewport()->update();
@@ -451,8 +452,11 @@ void TuneView::markSelection() {
   if (!m_kernel->pending() && !m_kernel->tintedLines().empty()) return;
   using Relation = Selection::Relation;
   // In the order of the program: what computes with it goes before what its gradient needs it for.
-  for (const SubgraphInfo& s : m_subgraphs)
-    if (isLed(s)) return s.id == m_current ? void() : chooseSubgraph(s.id);
+  if (const auto first = std::ranges::find_if(m_subgraphs, [this](const SubgraphInfo& s) { return isLed(s); });
+      first != m_subgraphs.end()) {
+    if (first->id != m_current) chooseSubgraph(std::string(first->id));
+    return;
+  }
   for (const Relation wanted : {Relation::Exact, Relation::Around}) {
     if (const SubgraphInfo* s = subgraph(); s && m_selection->relation(s->origins) == wanted) return;
     for (const SubgraphInfo& s : m_subgraphs)

@@ -477,6 +477,7 @@ void TuneView::setKernel(const Kernel& kernel) {
   const bool compared = m_compared && kernel.trial == m_compared;
   if (kernel.trial == m_asked || (!m_trial && !compared)) m_kernel->setKernel(kernel);
   if (compared) m_kernel->setCompared(kernel);
+  if (isGone()) m_kernel->forgetPlaces();
 }
 
 void TuneView::setKernelFailed(const QString& message) { m_kernel->setFailed(message); }

@@ -293,14 +293,8 @@ bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
 
 // Which kernels hold a chosen place is known by the operators that it leads to.
 void MainWindow::showLed() {
-  const auto& graph = m_explain->graph()->graph();
-  std::set<std::string> operators;
-  if (m_selection.tensors().empty() && !m_selection.empty() && graph.revision == m_tab->workspace->analysis().revision) {
-    const std::vector<bool> led = ledTo(graph, m_selection, m_selection.reads());
-    for (std::size_t i = 0; i < led.size(); ++i)
-      if (led[i]) operators.insert(graph.nodes[i].id);
-  }
-  m_tune->setLed(std::move(operators));
+  const bool current = m_explain->graph()->graph().revision == m_tab->workspace->analysis().revision;
+  m_tune->setLed(current && !m_selection.empty() ? m_explain->ledOperators() : std::set<std::string>());
 }
 
 // The tensor of the smallest selected token; else the one whose definition is selected.

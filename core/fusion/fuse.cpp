@@ -196,7 +196,7 @@ class Fuser {
       d.cut = m_graph.cutOf(move);
       if (const FusionMeasurement& m = m_options.reverted.at(d.lost); m.cut == Hash() || m.cut == d.cut) d.measured = m;
     }
-    d.why = sentence(d, c);
+    d.why = state == FusionState::Forbidden ? forbidden(move, leading(t, c), consumer) : sentence(d, c);
     return d;
   }
 
@@ -390,8 +390,7 @@ class Fuser {
            kernels(m.splitKernels) + " took " + time(m.split) + pairs;
   }
 
-  // A hint against these two says so whatever else stands in the way by then. One against others says nothing where this could not be
-  // without it, either.
+  // By a hint against these two.
   bool isNamed(const Move& move, TensorId producer, OperatorId consumer) const {
     if (!move.forbidden) return false;
     const TensorId made = m_graph.originalOf(producer);
@@ -402,18 +401,25 @@ class Fuser {
     });
   }
 
+  // A hint against these two says so whatever else stands in the way by then. One against others says nothing where this could not be
+  // without it, either.
+  bool isForbidden(const Move& move, TensorId producer, OperatorId consumer) const {
+    return move.obstacle ? isNamed(move, producer, consumer) : move.forbidden.has_value();
+  }
+
   // What is computed again, and what shares a kernel with the two, may be what a hint names.
-  std::string forbidden(const FusionDecision& d, const Move& move) const {
-    const std::string &a = m_graph.program()[move.forbidden->first].name, &b = m_graph.program()[move.forbidden->second].name;
-    if ((a == d.producer && b == d.consumer) || (a == d.consumer && b == d.producer)) return "A `hint split` keeps them apart.";
-    return "It would bring `" + a + "` and `" + b + "` into one kernel, which a `hint split` keeps apart.";
+  std::string forbidden(const Move& move, TensorId producer, OperatorId consumer) const {
+    if (isNamed(move, producer, consumer)) return "A `hint split` keeps them apart.";
+    const auto [a, b] = *move.forbidden;
+    return "It would bring `" + m_graph.program()[a].name + "` and `" + m_graph.program()[b].name +
+           "` into one kernel, which a `hint split` keeps apart.";
   }
 
   std::string sentence(const FusionDecision& d, const Choice& c) const {
     const Move& move = c.forward ? *c.forward : *c.gradient;
     switch (d.state) {
       case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.") + alsoInside(d, move);
-      case FusionState::Forbidden: return forbidden(d, move);
+      case FusionState::Forbidden: break;
       case FusionState::Reverted: {
         if (!d.measured) return "The kernel of both was measured, cut in another place, and was slower than its parts.";
         if (d.measured->pairs == 0) return "The fused kernel was measured to be slower than its parts.";
@@ -528,7 +534,7 @@ class Fuser {
     c.R = reward(*c.forward, m_device);
     const std::optional<OperatorId> named = reads(consumer, from) ? std::optional(consumer) : std::nullopt;
     if (c.forward->obstacle || c.forward->forbidden) {
-      record(from, c, c.forward->obstacle ? FusionState::NotLowerable : FusionState::Forbidden, named);
+      record(from, c, isForbidden(*c.forward, from, consumer) ? FusionState::Forbidden : FusionState::NotLowerable, named);
       FusionDecision& decision = m_decisions.back();
       // The language has warned of others that do not read each other; what a derivative reads it did not know.
       const bool derived = first.starts_with("d(") || second.starts_with("d(");
@@ -573,7 +579,7 @@ class Fuser {
       if (m_takenBack.contains(t.value)) continue;
       std::optional<Move> best;
       for (Move& m : m_graph.movesFor(t, m_options.limits)) {
-        if (m.obstacle ? !isNamed(m, t, readerOf(t, m)) : !m.forbidden && !m.reverted) continue;
+        if (!isForbidden(m, t, readerOf(t, m)) && (m.obstacle || !m.reverted)) continue;
         if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
       }
       if (!best) continue;
@@ -669,10 +675,9 @@ class Fuser {
         c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(met.tensor)), m_graph.kernelOf(met.reader), met.tensor,
                                     m_options.limits);
         c.R = reward(*c.forward, m_device);
-        const bool forbidden = c.forward->obstacle ? isNamed(*c.forward, met.tensor, met.reader) : c.forward->forbidden.has_value();
-        const FusionState state = forbidden                                     ? FusionState::Forbidden
-                                  : c.forward->reverted && !c.forward->obstacle ? FusionState::Reverted
-                                                                                : refusal(c);
+        const FusionState state = isForbidden(*c.forward, met.tensor, met.reader) ? FusionState::Forbidden
+                                  : c.forward->reverted && !c.forward->obstacle   ? FusionState::Reverted
+                                                                                  : refusal(c);
         record(edge, describe(met.tensor, c, state, met.reader));
       }
     }

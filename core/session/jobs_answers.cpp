@@ -218,15 +218,15 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   std::set<std::string> repeated;
   for (const auto& maker : makers)
     if (const std::string_view name = withoutNumber(maker.first); name != maker.first) repeated.emplace(name);
+  const auto numbered = [](const std::string& name) { return name.find('#') != std::string::npos; };  // also inside, as d(L)/d(h#1)
   for (protocol::SubgraphInfo& s : answer.subgraphs) {
-    if (!s.pinTensor.empty() && withoutNumber(s.pinTensor) == s.pinTensor) continue;
-    std::optional<std::tuple<bool, bool, std::int64_t>> most;
-    for (const std::string& made : s.operators) {
-      const bool numbered = made.find('#') != std::string::npos;  // also inside, as d(L)/d(h#1)
-      if (makers.at(made).size() != 1 || (numbered && !s.pinTensor.empty() && !most)) continue;
-      const std::tuple rank(!numbered, !repeated.contains(made), work.at({s.id, made}));
-      if (!most || rank > *most) most = rank, s.pinTensor = made;
-    }
+    if (!s.pinTensor.empty() && !numbered(s.pinTensor)) continue;
+    const auto rank = [&](const std::string& made) {
+      return std::tuple(makers.at(made).size() == 1, !numbered(made), !repeated.contains(made), work.at({s.id, made}));
+    };
+    const auto most = std::ranges::max_element(s.operators, {}, rank);
+    if (most == s.operators.end() || makers.at(*most).size() != 1) continue;
+    if (s.pinTensor.empty() || !numbered(*most)) s.pinTensor = *most;
   }
   // Shares are of what the last run has tried, also where a trial of it was on record.
   std::int64_t tried = 0;

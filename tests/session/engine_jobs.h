@@ -40,24 +40,6 @@ loss L = sum[i] s[i]
 show d(L)/d(w)
 )";
 
-// Two products of one input, whose weights' gradients are each fused with what follows from them.
-inline constexpr const char* kFusedUpdates = R"(
-# %%
-let N = 64
-input X[N, N] = normal(0, 1)
-param W1[N, N] = normal(0, 0.1)
-param W2[N, N] = normal(0, 0.1)
-# %%
-P[i, j] = sum[k] X[i, k] * W1[k, j]
-# %%
-Q[i, j] = sum[k] X[i, k] * W2[k, j]
-# %%
-R[i, j] = relu(2 * P[i, j] + Q[i, j])
-loss L = mean[i, j] (R[i, j] - 1)^2
-# %%
-train L { optimizer = adam(lr=0.001); steps = 100 }
-)";
-
 class EngineJobs : public ::testing::Test {
  protected:
   protocol::TrainRequest train(std::int64_t steps, const std::string& mode = {}) const {

@@ -306,34 +306,31 @@ TEST_F(EngineJobs, ForcedAndForbiddenFusionsComputeTheSame) {
   EXPECT_EQ(results[2], results[0]);
 }
 
-// A copy of P in L, d(L)/d(Q) and d(L)/d(P) would break the hint, but could not be without it either.
-TEST_F(EngineJobs, AHintIsTheReasonOnlyOfWhatItNamesOrPrevents) {
+TEST_F(EngineJobs, ADecisionIsTheHintsOrItsOwnAndNamesTheGradientThatItCounts) {
   EngineProcess engine(m_folder.path(""));
-  engine.document(
+  const std::string text =
       "let N = 6, M = 4, D = 5\ninput X[N, D] = uniform(-1, 1)\nparam W[D, M] = normal(0, 0.5)\nparam V[D, M] = normal(0, 0.5)\n"
       "P[n, m] = sum[d] X[n, d] * W[d, m]\nQ[n, m] = sum[d] X[n, d] * V[d, m]\n"
-      "loss L = mean[n, m] (tanh(P[n, m]) + Q[n, m]^3 - 1)^2\ntrain L { optimizer = sgd(lr=0.05); steps = 3 }\n"
-      "hint split P, d(L)/d(Q)\n");
-  std::map<std::string, FusionDecisionInfo> found;
-  for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{1}).decisions) found[d.producer + " " + d.consumer] = d;
-  EXPECT_EQ(found["P d(L)/d(Q)"].state, FusionState::Forbidden);
-  EXPECT_EQ(found["P d(L)/d(Q)"].why, "A `hint split` keeps them apart.");
-  EXPECT_EQ(found["P L"].state, FusionState::NotLowerable) << found["P L"].why;
-}
-
-// What a gradient saves with its forward tensor stands in the one row that counts both.
-TEST_F(EngineJobs, ADecisionNamesTheGradientsThatItCounts) {
-  EngineProcess engine(m_folder.path(""));
-  engine.document(
-      "let N = 6, M = 4, D = 5\ninput X[N, D] = uniform(-1, 1)\nparam W[D, M] = normal(0, 0.5)\nparam V[D, M] = normal(0, 0.5)\n"
-      "P[n, m] = sum[d] X[n, d] * W[d, m]\nQ[n, m] = sum[d] X[n, d] * V[d, m]\n"
-      "loss L = mean[n, m] (tanh(P[n, m]) + Q[n, m]^3 - 1)^2\ntrain L { optimizer = sgd(lr=0.05); steps = 3 }\n");
-  std::map<std::string, FusionDecisionInfo> found;
-  for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{1}).decisions) found[d.producer + " " + d.consumer] = d;
+      "loss L = mean[n, m] (tanh(P[n, m]) + Q[n, m]^3 - 1)^2\ntrain L { optimizer = sgd(lr=0.05); steps = 3 }\n";
+  using Decisions = std::map<std::string, FusionDecisionInfo>;
+  const auto decisions = [&](const std::string& hint, std::uint64_t revision) {
+    engine.document(text + hint, revision);
+    Decisions found;
+    for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{revision}).decisions)
+      found[d.producer + " " + d.consumer] = d;
+    return found;
+  };
+  // What a gradient saves with its forward tensor stands in the one row that counts both.
+  Decisions found = decisions("", 1);
   EXPECT_NE(found["P d(L)/d(Q)"].why.find("Counted with it: d(L)/d(P) -> d(L)/d(W), its gradient's."), std::string::npos)
       << found["P d(L)/d(Q)"].why;
   EXPECT_EQ(found["d(L)/d(P) d(L)/d(W)"].dT, 0);
   EXPECT_NE(found["d(L)/d(P) d(L)/d(W)"].why.find("Decided and counted with `P`"), std::string::npos);
+  // A copy of P in L, d(L)/d(Q) and d(L)/d(P) would break the hint, but could not be without it either.
+  found = decisions("hint split P, d(L)/d(Q)\n", 2);
+  EXPECT_EQ(found["P d(L)/d(Q)"].state, FusionState::Forbidden);
+  EXPECT_EQ(found["P d(L)/d(Q)"].why, "A `hint split` keeps them apart.");
+  EXPECT_EQ(found["P L"].state, FusionState::NotLowerable) << found["P L"].why;
 }
 
 // A `show` beside a `train` changes neither the plan nor a decision: what Explain draws is what Tune has and what trains.

@@ -6,6 +6,7 @@
 #include <QDockWidget>
 #include <QFontMetricsF>
 #include <QImage>
+#include <QLabel>
 #include <QLineEdit>
 #include <QMainWindow>
 #include <QPainter>
@@ -59,6 +60,15 @@ QString wordsIn(const QWidget& widget) {
   for (const QLabel* l : widget.findChildren<QLabel*>())
     if (l->isVisible()) words << l->text();
   return words.join(QLatin1Char('\n'));
+}
+
+// A mistake quotes code in the font of the window: `->` stays two signs there, too.
+TEST_F(AuthorWidgets, AMistakeHasNoLigaturesInEitherTheme) {
+  const MessageStrip strip(&theme, true, QStringLiteral("expected `->`"));
+  for (const Theme::Mode mode : {Theme::Mode::Light, Theme::Mode::Dark}) {
+    theme.setMode(mode);
+    EXPECT_TRUE(strip.findChild<QLabel*>()->font().styleStrategy() & QFont::PreferNoShaping);
+  }
 }
 
 TEST_F(AuthorWidgets, MonospaceTextHasNoLigatures) {

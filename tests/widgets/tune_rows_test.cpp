@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Rows of the tune page's kernels: which are marked, what their figures say, and what a trial says of them.
+#include <gtest/gtest.h>
+
+#include <QListWidget>
+#include <QTableView>
+
+#include "tests/widgets/capsule.h"
+#include "tests/widgets/view_fixtures.h"
+#include "widgets/profile_view.h"
+#include "widgets/tune_trials.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+// Three kernels, T0 to T2, with a row each in the list and in the profile.
+struct Marked : Tuning {
+  TuneView view{&theme, &selection};
+  std::vector<SubgraphInfo> kernels = capsule::subgraphs();
+
+  void show(const std::vector<Origins>& origins) {
+    view.resize(1600, 1000);
+    view.show();
+    kernels.resize(origins.size());
+    Profile profile;
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      kernels[i].origins = origins[i], kernels[i].operators = {"T" + std::to_string(i)};
+      KernelTimeInfo k;
+      k.subgraph = kernels[i].id, k.name = kernels[i].name, k.us = 10, k.calls = 1;
+      profile.kernels.push_back(k);
+    }
+    view.setSubgraphs(kernels);
+    view.setProfile(profile, std::chrono::steady_clock::now());
+  }
+  std::string marked() const {
+    const QAbstractItemModel* rows = view.profile()->table()->model();
+    std::string out;
+    for (int i = 0; i < rows->rowCount(); ++i) out += rows->index(i, 0).data(ProfileModel::kHoldsRole).toBool() ? '+' : '-';
+    return out;
+  }
+  // At the left edge of its row.
+  QColor edge(int row) const {
+    const QRect r = view.list()->visualItemRect(view.list()->item(row));
+    return view.list()->viewport()->grab().toImage().pixelColor(1, r.center().y());
+  }
+};
+
+// One kernel is shown; all that have a part of what is selected are marked.
+TEST_F(Marked, EveryKernelThatHasWhatIsSelected) {
+  show({{0}, {0}, {2}});
+  EXPECT_EQ(marked(), "---");
+  selection.setSpans({{"", 0, 4}, {"", 5, 6}, {"", 8, 9}});
+  selection.select({0});
+  EXPECT_EQ(marked(), "++-");
+  EXPECT_EQ(edge(0), edge(1)) << "the one that is shown, and the other";
+  EXPECT_EQ(edge(1), theme.colors().accent);
+  EXPECT_NE(edge(2), edge(1));
+  selection.select({2});
+  EXPECT_EQ(marked(), "--+");
+  selection.select({0}, {"T1"});
+  EXPECT_EQ(marked(), "-+-");
+}
+
+// A kernel's places are those of its statements: that it reads the selected access is known by the operators that the access leads to.
+TEST_F(Marked, TheKernelThatReadsWhatIsSelectedIsShownBeforeThatOfItsGradient) {
+  selection.setSpans({{"", 0, 10}, {"", 12, 20}, {"", 3, 5}});
+  show({{0}, {2}, {1}});
+  for (const std::string& open : {kernels[2].id, kernels[1].id, kernels[0].id}) {
+    SCOPED_TRACE(open);
+    selection.clear();
+    view.chooseSubgraph(open);
+    selection.select({2});
+    view.setLed({"T0", "T1"});
+    EXPECT_EQ(view.current(), kernels[0].id);
+    EXPECT_EQ(marked(), "++-");
+  }
+  selection.select({1});
+  EXPECT_EQ(marked(), "--+") << "what the last selection led to";
+  EXPECT_EQ(view.current(), kernels[2].id);
+}
+
+// While a search runs, its trials come faster than the word of how many there are.
+TEST_F(Tuning, ARowCountsTheTrialsOfItsPlot) {
+  TuneView view(&theme, &selection);
+  auto subgraphs = capsule::subgraphs();
+  ASSERT_EQ(subgraphs[0].id, "aa01");
+  const auto trials = capsule::trials(5);
+  subgraphs[0].trials = 2;
+  const auto says = [&](const QString& count) { return view.list()->item(0)->toolTip().contains(count); };
+  view.setSubgraphs(subgraphs);
+  EXPECT_TRUE(says("2 trials")) << view.list()->item(0)->toolTip().toStdString();
+  const QString all = QString::number(trials.size()) + " trials";
+  view.setTrials("aa01", trials);
+  EXPECT_TRUE(says(all)) << view.list()->item(0)->toolTip().toStdString();
+  view.setSubgraphs(subgraphs);
+  EXPECT_TRUE(says(all)) << view.list()->item(0)->toolTip().toStdString();
+}
+
+TrialInfo timed(double us) {
+  TrialInfo trial;
+  trial.us = us;
+  return trial;
+}
+
+// What somebody has pinned may be slower than all else: its row says so, and nothing of what the search was worth.
+TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
+  const TrialInfo of60 = timed(60), of65 = timed(65);
+  SubgraphInfo kernel;
+  kernel.firstUs = 65;
+  kernel.generation = 1;
+  kernel.us = 60;
+  EXPECT_EQ(gainText(kernel, &of60), "1.08× first");
+  kernel.us = 65;
+  EXPECT_EQ(gainText(kernel, &of65), "faster in steps");
+  kernel.state = SubgraphState::Pinned;
+  EXPECT_EQ(gainText(kernel, &of65), "pinned, fastest trial");
+  kernel.us = 193;
+  EXPECT_EQ(gainText(kernel, &of60), "pinned, 3.22× as slow as the best");
+  EXPECT_EQ(gainText(kernel, nullptr), "pinned") << "nothing to hold it against";
+  kernel.us.reset();
+  EXPECT_EQ(gainText(kernel, &of60), "pinned") << "it was never measured";
+}
+
+TEST(TuneRow, TheTipSaysWhatTheFiguresAreOf) {
+  const TrialInfo of134 = timed(134), of98 = timed(98);
+  SubgraphInfo kernel;
+  kernel.name = "Y", kernel.firstUs = 143, kernel.us = 134, kernel.trials = 33, kernel.generation = 1;
+  EXPECT_TRUE(rowTip(kernel).contains("134 µs: the best trial")) << rowTip(kernel).toStdString();
+  kernel.inUse.text = "{}";
+  EXPECT_TRUE(rowTip(kernel).contains("134 µs: the kernel that the training runs")) << rowTip(kernel).toStdString();
+  EXPECT_TRUE(rowTip(kernel).contains("first, 143 µs: what the first run on this device began with"));
+  EXPECT_TRUE(rowTip(kernel).contains("33 trials, those of earlier runs"));
+  EXPECT_FALSE(rowTip(kernel).contains("faster in steps"));
+  EXPECT_FALSE(rowTip(kernel, &of134).contains("fastest trial"));
+  EXPECT_TRUE(rowTip(kernel, &of98).contains("fastest trial, 98.0 µs, as it was timed by itself"))
+      << rowTip(kernel, &of98).toStdString();
+  kernel.us = 145;
+  EXPECT_EQ(gainText(kernel, nullptr), "faster in steps");
+  EXPECT_TRUE(rowTip(kernel).contains("faster in steps: its trial is not faster")) << rowTip(kernel).toStdString();
+  kernel.state = SubgraphState::Pinned;
+  EXPECT_TRUE(rowTip(kernel).contains("145 µs: the pinned kernel")) << rowTip(kernel).toStdString();
+  EXPECT_FALSE(rowTip(kernel).contains("first")) << rowTip(kernel).toStdString();
+}
+
+// The first kernel's time is of its own moment: what a trial was against in turns says whether it is any better.
+TEST(TuneRow, ATrialThatIsNoFasterInTurnsSaysAgainstWhat) {
+  SubgraphInfo kernel;
+  kernel.name = "Y", kernel.firstUs = kernel.us = 361, kernel.inUse.text = "{}";
+  TrialInfo fastest;
+  fastest.us = 174;
+  EXPECT_EQ(gainText(kernel, &fastest), "first; best 174");
+  fastest.besideUs = 181;
+  EXPECT_EQ(gainText(kernel, &fastest), "first; 174 vs 181");
+  EXPECT_TRUE(
+      rowTip(kernel, &fastest).contains("fastest trial: in turns with the best until then 174 µs against 181 µs: no faster"))
+      << rowTip(kernel, &fastest).toStdString();
+  fastest.besideUs = 240, fastest.won = true;
+  EXPECT_TRUE(rowTip(kernel, &fastest).contains("174 µs against 240 µs: faster, the steps decide"))
+      << rowTip(kernel, &fastest).toStdString();
+}
+
+TEST_F(Tuning, TheLineageOfATrialSaysWhatItWasAgainst) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.chooseSubgraph("aa01");
+  auto trials = capsule::trials(5);
+  ASSERT_TRUE(trials[1].us);
+  trials[1].besideUs = *trials[1].us + 7;
+  view.setTrials("aa01", trials);
+  view.chooseTrial(trials[1].number);
+  EXPECT_TRUE(view.lineage().contains("in turns with the best until then")) << view.lineage().toStdString();
+  view.chooseTrial(trials[0].number);
+  EXPECT_FALSE(view.lineage().contains("in turns")) << "a first kernel takes none";
+}
+
+}  // namespace
+}  // namespace nf
