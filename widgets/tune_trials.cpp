@@ -46,8 +46,8 @@ QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
   }
   if (!timed || !kernel.firstUs) return {};
   if (*kernel.us < *kernel.firstUs) return QObject::tr("%1× first").arg(significant(*kernel.firstUs / *kernel.us));
-  // Its trials cannot be told apart, alternating steps could.
-  if (kernel.generation > 0) return QObject::tr("faster in steps");
+  // Its trials cannot be told apart, taking turns could.
+  if (kernel.generation > 0) return QObject::tr("faster in turns");
   const bool lost = fastestUs > 0 && fastestUs < *kernel.us && significant(fastestUs) != significant(*kernel.us);
   if (!lost) return QObject::tr("= first");
   // The first kernel's own time is of another moment.
@@ -68,7 +68,7 @@ QString rowTip(const SubgraphInfo& kernel, const TrialInfo* fastest) {
     lines << QObject::tr("first, %1: what the first run on this device began with, as it was timed then")
                  .arg(microsecondsText(*kernel.firstUs));
   if (kernel.us && kernel.firstUs && !pinned && *kernel.us >= *kernel.firstUs && kernel.generation > 0)
-    lines << QObject::tr("faster in steps: its trial is not faster than the first kernel, but taking turns in steps it was");
+    lines << QObject::tr("faster in turns: its trial is not faster than the first kernel was at its time, but taking turns it was");
   if (kernel.us && fastestUs > 0 && !pinned && significant(fastestUs) != significant(*kernel.us) && fastestUs < *kernel.us)
     lines << (fastest->besideUs ? QObject::tr("fastest trial: %1").arg(turnsText(*fastest))
                                 : QObject::tr("fastest trial, %1, as it was timed by itself: which kernel is used is decided by "

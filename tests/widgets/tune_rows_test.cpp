@@ -114,7 +114,7 @@ TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
   kernel.us = 60;
   EXPECT_EQ(gainText(kernel, &of60), "1.08× first");
   kernel.us = 65;
-  EXPECT_EQ(gainText(kernel, &of65), "faster in steps");
+  EXPECT_EQ(gainText(kernel, &of65), "faster in turns");
   kernel.state = SubgraphState::Pinned;
   EXPECT_EQ(gainText(kernel, &of65), "pinned, fastest trial");
   kernel.us = 193;
@@ -133,13 +133,13 @@ TEST(TuneRow, TheTipSaysWhatTheFiguresAreOf) {
   EXPECT_TRUE(rowTip(kernel).contains("134 µs: the kernel that the training runs")) << rowTip(kernel).toStdString();
   EXPECT_TRUE(rowTip(kernel).contains("first, 143 µs: what the first run on this device began with"));
   EXPECT_TRUE(rowTip(kernel).contains("33 trials, those of earlier runs"));
-  EXPECT_FALSE(rowTip(kernel).contains("faster in steps"));
+  EXPECT_FALSE(rowTip(kernel).contains("faster in turns"));
   EXPECT_FALSE(rowTip(kernel, &of134).contains("fastest trial"));
   EXPECT_TRUE(rowTip(kernel, &of98).contains("fastest trial, 98.0 µs, as it was timed by itself"))
       << rowTip(kernel, &of98).toStdString();
   kernel.us = 145;
-  EXPECT_EQ(gainText(kernel, nullptr), "faster in steps");
-  EXPECT_TRUE(rowTip(kernel).contains("faster in steps: its trial is not faster")) << rowTip(kernel).toStdString();
+  EXPECT_EQ(gainText(kernel, nullptr), "faster in turns");
+  EXPECT_TRUE(rowTip(kernel).contains("faster in turns: its trial is not faster")) << rowTip(kernel).toStdString();
   kernel.state = SubgraphState::Pinned;
   EXPECT_TRUE(rowTip(kernel).contains("145 µs: the pinned kernel")) << rowTip(kernel).toStdString();
   EXPECT_FALSE(rowTip(kernel).contains("first")) << rowTip(kernel).toStdString();
