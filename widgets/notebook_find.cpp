@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What is found in a notebook, replaced and renamed.
+#include <algorithm>
 #include <utility>
 
 #include "core/syntax/rename.h"
@@ -159,7 +160,12 @@ QString NotebookView::rename(const QString& name, const QString& to) {
   const std::string next = to.trimmed().toStdString(), &text = m_document->text();
   if (next == name.toStdString()) return {};
   if (const std::string why = whyNotNamed(text, next); !why.empty()) return QString::fromStdString(why);
-  if (m_analysis)
+  // A function of the notebook may take the name of one of the library, which the notebook does not call: the name stands nowhere.
+  const bool function =
+      m_analysis && std::ranges::any_of(m_analysis->symbols, [&](const protocol::SymbolInfo& s) {
+        return s.name == name.toStdString() && s.kind == protocol::SymbolKind::Function && s.definition.source.empty();
+      });
+  if (m_analysis && !function)
     for (const protocol::SymbolInfo& s : m_analysis->symbols)
       if (s.name == next && !s.definition.source.empty())
         return tr("`%1` is taken: it is a function of %2.").arg(to.trimmed(), QString::fromStdString(s.definition.source));

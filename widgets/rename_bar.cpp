@@ -28,12 +28,14 @@ RenameBar::RenameBar(const Theme* theme, QWidget* parent)
   close->setToolTip(tr("Keep the name (Esc)"));
   row->addWidget(m_words);
   row->addWidget(m_field, 1);
-  row->addWidget(m_refusal);
   row->addWidget(rename);
   row->addWidget(close);
   layout->addLayout(row);
+  m_refusal->setContentsMargins(62, 0, 10, 6);
+  m_refusal->setWordWrap(true);
+  layout->addWidget(m_refusal);
   layout->addWidget(line());
-  connect(m_field, &QLineEdit::textEdited, m_refusal, &QLabel::clear);
+  connect(m_field, &QLineEdit::textEdited, this, [this] { refuse({}); });
   connect(rename, &QPushButton::clicked, this, [this] { Q_EMIT renameWanted(m_name, m_field->text()); });
   connect(close, &QToolButton::clicked, this, &RenameBar::closed);
   watch(m_field);
@@ -44,13 +46,16 @@ void RenameBar::open(const QString& name) {
   m_name = name;
   m_words->setText(tr("Rename %1 to").arg(name));
   m_field->setText(name);
-  m_refusal->clear();
+  refuse({});
   show();
   m_field->selectAll();
   m_field->setFocus(Qt::ShortcutFocusReason);
 }
 
-void RenameBar::refuse(const QString& why) { m_refusal->setText(why); }
+void RenameBar::refuse(const QString& why) {
+  m_refusal->setText(why);
+  m_refusal->setVisible(!why.isEmpty());
+}
 
 QString RenameBar::refusal() const { return m_refusal->text(); }
 

@@ -8,7 +8,7 @@ class QLineEdit;
 
 namespace nf {
 
-// Another name for one of the notebook: Enter gives it, Escape leaves the old one, and why it cannot be given stands beside it.
+// Another name for one of the notebook: Enter gives it, Escape leaves the old one, and why it cannot be given stands below it.
 class RenameBar : public FieldBar {
   Q_OBJECT
  public:

@@ -111,8 +111,9 @@ class TensorView::Image : public QWidget {
     p.setFont(m_theme->ui(11));
     p.setPen(c.muted);
     const QRectF words(bar.right() + kWordsGap, 0, scaleWidth(), bar.height());
-    p.drawText(words, Qt::AlignTop | Qt::AlignLeft, significant(scale, 2));
     p.drawText(words, Qt::AlignVCenter | Qt::AlignLeft, QStringLiteral("0"));
+    if (scale <= 0) return;  // no value differs from 0, or none is finite
+    p.drawText(words, Qt::AlignTop | Qt::AlignLeft, significant(scale, 2));
     p.drawText(words, Qt::AlignBottom | Qt::AlignLeft, significant(-scale, 2));
   }
   void paintEvent(QPaintEvent*) override {
@@ -452,9 +453,11 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   QStringList facts;
   if (part) facts << tr("%1 of %2 values shown").arg(grouped(shown), grouped(all));
   m_histogram->setToolTip(part ? tr("Of all %1 values").arg(grouped(all)) : QString());
-  if (!scalar)
+  if (!scalar && all > 0 && slice.nans + slice.infinities == all) facts << tr("no finite value");
+  else if (!scalar)
     facts << (part ? tr("of all, as the histogram: rms %1") : tr("rms %1")).arg(significant(slice.rms))
-          << tr("mean %1").arg(significant(slice.mean)) << count(tr("NaN"), slice.nans) << count(tr("Inf"), slice.infinities);
+          << tr("mean %1").arg(significant(slice.mean));
+  if (!scalar) facts << count(tr("NaN"), slice.nans) << count(tr("Inf"), slice.infinities);
   if (slice.step >= 0) facts << tr("at step %1").arg(grouped(slice.step));
   if (slice.rows > 0) facts << tr("of the first %1 training rows").arg(grouped(slice.rows));
   m_facts->setTextFormat(Qt::RichText);

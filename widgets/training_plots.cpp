@@ -450,7 +450,9 @@ PlotTable LossPlot::table() const {
 }
 
 void LossPlot::redraw() {
-  fixMargins(m_plot, m_theme, m_compact, true);
+  // In a low plot the labels need the room of the name of the axis.
+  const bool flat = m_compact || m_plot->height() < m_theme->scaled(110);
+  fixMargins(m_plot, m_theme, flat, true);
   m_plot->clearPlottables();
   m_plot->clearItems();
   const Palette& c = m_theme->colors();
@@ -503,7 +505,7 @@ void LossPlot::redraw() {
   nf::setAxis(m_plot->yAxis, range, plainTick);
   setStepAxis(m_plot, m_theme, m_axis, 0, last);
   sayEmpty(m_plot, m_theme, empty ? tr("Loss and held-out accuracy are drawn here.") : QString());
-  m_plot->xAxis->setLabel(m_compact || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
+  m_plot->xAxis->setLabel(flat || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   m_plot->yAxis2->setVisible(!ay.isEmpty());
   if (empty) return;
   drawBand(m_plot, x, low, high, c.accent);

@@ -364,8 +364,7 @@ void TuneView::showLineage() {
   m_roofline->setCurrent(shown);
   // What was tried beside a pinned kernel is not on its way to it.
   m_roofline->setTrials(m_trial || !pinned() ? m_trialList : at ? std::vector<TrialInfo>{*at} : std::vector<TrialInfo>());
-  m_lineageHeader->setVisible(at != nullptr);
-  m_lineage->setVisible(at != nullptr);
+  m_lineageBox->setVisible(at != nullptr);
   if (!at) return;
   m_lineageHeader->setDetail(at->predictedUs ? tr("predicted %1").arg(microsecondsText(*at->predictedUs)) : QString());
   const Palette& c = m_theme->colors();

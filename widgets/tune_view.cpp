@@ -157,7 +157,8 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
       m_list(new SubgraphList(theme)), m_roofHeader(new PanelHeader(theme, tr("Roofline"))),
       m_trialsHeader(new PanelHeader(theme, tr("Trials"))), m_latencyHeader(new PanelHeader(theme, tr("Step latency"))),
       m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_lineageHeader(new PanelHeader(theme, tr("Lineage"))),
-      m_knobBox(new QWidget), m_lineage(new SteadyLabel), m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))),
+      m_knobBox(new QWidget), m_lineageBox(new QWidget), m_besideKnobs(new QVBoxLayout), m_belowKnobs(new QVBoxLayout),
+      m_lineage(new SteadyLabel), m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))),
       m_replay(new QPushButton(tr("Replay"))), m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))),
       m_legend(new TrialsLegend(theme)), m_trials(new TrialsPlot(theme)), m_generations(new GenerationStrip(theme)),
       m_latency(new LatencyPlot(theme, false)), m_loss(new LossPlot(theme, false)), m_profile(new ProfileView(theme)),
@@ -337,18 +338,21 @@ QWidget* TuneView::makeLeft() {
   m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_list->setVerticalScrollMode(QAbstractItemView::ScrollPerPixel);
   m_list->setAccessibleName(tr("Subgraphs"));
-  layout->addWidget(m_list, 3);
-  layout->addWidget(line());
-  layout->addWidget(m_knobHeader);
-  auto* scroll = new QScrollArea;
-  scroll->setWidgetResizable(true);
-  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  auto* details = new QWidget;
+  details->setProperty("role", QStringLiteral("page"));
+  auto* inside = new QVBoxLayout(details);
+  inside->setContentsMargins(0, 0, 0, 0);
+  inside->setSpacing(0);
+  inside->addWidget(m_knobHeader);
   m_knobBox->setProperty("role", QStringLiteral("page"));
   new QGridLayout(m_knobBox);
-  scroll->setWidget(m_knobBox);
-  layout->addWidget(scroll, 2);
-  layout->addWidget(line());
-  layout->addWidget(m_lineageHeader);
+  inside->addWidget(m_knobBox);
+  auto* lineage = new QVBoxLayout(m_lineageBox);
+  lineage->setContentsMargins(0, 0, 0, 0);
+  lineage->setSpacing(0);
+  lineage->addWidget(line());
+  lineage->addWidget(m_lineageHeader);
+  lineage->addWidget(m_lineage);
   m_lineage->setContentsMargins(16, 0, 12, 8);
   m_lineage->setTextFormat(Qt::RichText);
   m_lineage->setWordWrap(true);
@@ -357,7 +361,26 @@ QWidget* TuneView::makeLeft() {
   m_lineage->setFocusPolicy(Qt::TabFocus);
   m_lineage->setTextInteractionFlags(Qt::LinksAccessibleByMouse | Qt::LinksAccessibleByKeyboard);
   connect(m_lineage, &QLabel::linkActivated, this, [this](const QString& number) { chooseTrial(number.toULongLong()); });
-  layout->addWidget(m_lineage);
+  inside->addLayout(m_besideKnobs);
+  inside->addStretch(1);
+  auto* scroll = new QScrollArea;
+  scroll->setObjectName(QStringLiteral("trialDetails"));
+  scroll->setWidgetResizable(true);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  scroll->setMinimumHeight(m_theme->scaled(60));
+  scroll->setWidget(details);
+  m_list->setMinimumHeight(m_theme->scaled(60));
+  auto* parts = new QSplitter(Qt::Vertical);
+  parts->setHandleWidth(1);
+  parts->setChildrenCollapsible(false);
+  parts->addWidget(m_list);
+  parts->addWidget(scroll);
+  parts->setStretchFactor(0, 1);
+  parts->setStretchFactor(1, 1);
+  parts->setSizes({300, 300});
+  layout->addWidget(parts, 1);
+  layout->addLayout(m_belowKnobs);
+  m_belowKnobs->addWidget(m_lineageBox);
   layout->addWidget(line());
   auto* buttons = new QHBoxLayout;
   buttons->setContentsMargins(12, 8, 12, 8);
@@ -376,6 +399,14 @@ QWidget* TuneView::makeLeft() {
   buttons->addWidget(m_measure);
   layout->addLayout(buttons);
   return left;
+}
+
+// In a low window the ancestors of a trial scroll with its knobs: rows of the list stay in sight.
+void TuneView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  constexpr int kLow = 760;
+  QVBoxLayout* place = height() < m_theme->scaled(kLow) ? m_besideKnobs : m_belowKnobs;
+  if (place->indexOf(m_lineageBox) < 0) place->addWidget(m_lineageBox);
 }
 
 QToolButton* TuneView::tableButton(Plot* plot) {
@@ -444,8 +475,8 @@ QWidget* TuneView::makeMiddle() {
   auto* latencyTable = tableButton(m_latency);
   connect(latencyTable, &QToolButton::toggled, m_loss, &Plot::showTable);
   m_latencyHeader->add(latencyTable);
-  m_latency->setMinimumHeight(80);
-  m_loss->setMinimumHeight(56);
+  m_latency->setMinimumHeight(64);
+  m_loss->setMinimumHeight(76);  // three labels, one below the other
   m_rows->addWidget(panel({{m_latencyHeader, 0}, {line(), 0}, {m_latency, 3}, {m_loss, 2}}));
   m_rows->addWidget(m_profile);
   m_rows->setStretchFactor(0, 5);

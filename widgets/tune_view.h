@@ -138,6 +138,7 @@ class TuneView : public QWidget {
 
  private:
   QWidget* makeLeft();
+  void resizeEvent(QResizeEvent* event) override;
   QWidget* makeMiddle();
   QWidget* makeRight();
   QToolButton* tableButton(Plot* plot);
@@ -207,7 +208,8 @@ class TuneView : public QWidget {
   QListWidget* m_list;
   PanelHeader* m_roofHeader;
   PanelHeader *m_trialsHeader, *m_latencyHeader, *m_knobHeader, *m_lineageHeader;
-  QWidget* m_knobBox;
+  QWidget *m_knobBox, *m_lineageBox;
+  QVBoxLayout *m_besideKnobs, *m_belowKnobs;  // one of them holds the lineage
   QLabel *m_lineage, *m_result;
   QPushButton *m_pin, *m_replay, *m_measure, *m_tune;
   std::function<bool(const std::string&)> m_pins;

@@ -66,14 +66,14 @@ void addMistakenStatements(CompiledNotebook& out, const ast::Ast& notebook) {
       for (const ast::StmtRef ref : cell.statements) {
         const Span span = notebook.stmts[ref].span;
         const bool holds = d.span.begin >= span.begin && d.span.begin <= std::max(span.begin, span.end - 1);
-        if (holds) out.unsound.push_back({span, {}});
+        if (holds) out.unsound.push_back({span, {}, {}});
         found = found || holds;
       }
     if (found) continue;
     Span line = d.span;
     while (line.begin > 0 && text[line.begin - 1] != '\n') --line.begin;
     while (line.end < text.size() && text[line.end] != '\n') ++line.end;
-    out.unsound.push_back({line, {}});
+    out.unsound.push_back({line, {}, {}});
   }
   // A mistake of its own comes before what it uses.
   std::sort(out.unsound.begin(), out.unsound.end(), [](const Unsound& a, const Unsound& b) {
@@ -93,8 +93,8 @@ std::optional<CompiledNotebook> soundPart(const CompiledNotebook& notebook, cons
   constexpr int kMostRounds = 6;
   std::optional<CompiledNotebook> part;
   for (int round = 0; round < kMostRounds && !unsound->empty(); ++round) {
-    for (const auto& [span, uses] : *unsound)
-      for (std::size_t i = span.begin; i < std::min<std::size_t>(span.end, source.text.size()); ++i)
+    for (const Unsound& u : *unsound)
+      for (std::size_t i = u.span.begin; i < std::min<std::size_t>(u.span.end, source.text.size()); ++i)
         if (source.text[i] != '\n' && source.text[i] != '\r') source.text[i] = ' ';
     part = compileNotebook(source, options);
     if (part->ok()) {

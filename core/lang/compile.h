@@ -78,7 +78,8 @@ struct TensorReference {
 // A statement that cannot be used: it holds a mistake, or it uses the name of something that a mistake has kept from being made.
 struct Unsound {
   Span span;
-  std::string uses;  // that name; empty: the mistake is its own
+  std::string uses;                // that name; empty: the mistake is its own
+  std::vector<std::string> gives;  // names that stand for nothing because of it
 };
 
 struct NameUse {

@@ -39,6 +39,7 @@ Diagnostic& Elaborator::report(std::string code, std::string message, Span span)
   // A mistake inside the library is shown where the person called it; a mistake in a function of the notebook stays there.
   Span site;
   for (std::uint32_t f = m_frame; f != 0; f = m_frames[f].parent) site = m_frames[f].site;
+  m_mistakenCall = site;
   if (m_frame != 0) {
     const std::string function =
         m_frames[m_frame].function ? "`" + std::string(m_frames[m_frame].function->def->name) + "`" : "this call";
@@ -115,6 +116,14 @@ std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i ? " " : "") + names[i];
   return text + (names.size() > kMost ? " ..." : "");
+}
+
+void addNamesGiven(const Ast& ast, const Stmt& s, std::vector<std::string>& to) {
+  for (const Target& t : s.targets)
+    if (!t.name.empty()) to.emplace_back(t.name);
+  if (!s.name.empty() && s.kind != StmtKind::For && s.kind != StmtKind::Repeat) to.emplace_back(s.name);
+  for (const auto* block : {&s.body, &s.otherwise})
+    for (const StmtRef inner : *block) addNamesGiven(ast, ast.stmts[inner], to);
 }
 
 }  // namespace
@@ -741,12 +750,23 @@ bool Elaborator::spend(Span where) {
   return false;
 }
 
+// A statement all of whose mistakes, those from `told` on, stand in a function that it calls: its name. Empty: one is its own.
+std::string Elaborator::calledWithMistakes(const Stmt& s, std::size_t told) const {
+  const auto inside = [&](Span span) {
+    return span.source == s.span.source && s.span.begin <= span.begin && span.end <= s.span.end;
+  };
+  for (std::size_t i = told; i < m_out.diagnostics.size(); ++i)
+    if (m_out.diagnostics[i].severity == Severity::Error && inside(m_out.diagnostics[i].span)) return {};
+  return inside(m_mistakenCall) ? std::string(m_out.sources.text(m_mistakenCall)) : std::string();
+}
+
 void Elaborator::statement(const Ast& ast, const Stmt& s) {
-  const std::size_t errors = m_errors;
+  const std::size_t errors = m_errors, told = m_out.diagnostics.size();
   const bool top = m_contexts.size() == 1 && m_frame == 0 && m_scope == &m_global;
   const auto unsound = [&] {
     if (!top) return;
-    m_out.unsound.push_back({s.span, failedSince(errors) ? std::string() : m_poisonMet});
+    Unsound& u = m_out.unsound.emplace_back(Unsound{s.span, failedSince(errors) ? calledWithMistakes(s, told) : m_poisonMet, {}});
+    addNamesGiven(ast, s, u.gives);
     if (s.kind != StmtKind::Def) taint(ast, s);
   };
   if (!spend(s.span)) return unsound();
@@ -799,7 +819,7 @@ void Elaborator::statement(const Ast& ast, const Stmt& s) {
   }
   const bool misread = top && m_misread.contains(s.span.begin);
   if (failedSince(errors) || !m_poisonMet.empty() || misread || (s.kind == StmtKind::Train && m_updateLost)) unsound();
-  if (m_poisonMet.empty()) m_poisonMet = met;
+  if (!met.empty()) m_poisonMet = met;  // the first that was met around it
 }
 
 }  // namespace nf::lang

@@ -201,6 +201,7 @@ class Elaborator {
   // ---- statements
   void statements(const ast::Ast& ast, const std::vector<ast::StmtRef>& list);
   void statement(const ast::Ast& ast, const ast::Stmt& s);
+  std::string calledWithMistakes(const ast::Stmt& s, std::size_t told) const;
   void letNames(const ast::Ast& ast, const ast::Stmt& s);
   void declaration(const ast::Ast& ast, const ast::Stmt& s);
   void dataSet(const ast::Ast& ast, const ast::Stmt& s);
@@ -326,6 +327,7 @@ class Elaborator {
   std::string m_nestedBase;  // names the operators of nested reductions
   std::size_t m_errors = 0;
   std::string m_poisonMet;    // by the statement at hand
+  Span m_mistakenCall;        // of the notebook, in which the newest mistake was found; invalid: in none
   bool m_updateLost = false;  // an unsound `<-`: what trains would miss it
   void taint(const ast::Ast& ast, const ast::Stmt& s, bool inBlock = false);
   std::unordered_set<std::uint32_t> m_misread;  // where statements begin that the parser has found mistakes in

@@ -537,6 +537,9 @@ std::optional<std::vector<Entity>> Elaborator::expandWith(const Function& f, con
   std::optional<std::vector<Entity>> results;
   const std::size_t errors = m_errors;
   const bool refused = m_refused;
+  // What the rest of its text makes is not what was meant; the rest is read for its own mistakes.
+  const bool misread = !f.standard && m_misread.contains(def.span.begin);
+  if (misread && m_poisonMet.empty()) m_poisonMet = def.name;
   if (bindParameters(f, arguments, options, site)) {
     m_frames.push_back({site, frame, &f});
     m_frame = static_cast<std::uint32_t>(m_frames.size() - 1);
@@ -547,7 +550,7 @@ std::optional<std::vector<Entity>> Elaborator::expandWith(const Function& f, con
       Entity* e = lookup(r.name);
       if (e && e->kind == Entity::Kind::LastOf) e = resolve(r.name, r.span, false);
       if (!e || (e->kind != Entity::Kind::Tensor && e->kind != Entity::Kind::Poison)) {
-        if (!failedSince(errors))
+        if (!failedSince(errors) && !misread)
           report("missing-result", "`" + std::string(def.name) + "` does not define its result `" + std::string(r.name) + "`",
                  r.span);
         break;
@@ -563,7 +566,7 @@ std::optional<std::vector<Entity>> Elaborator::expandWith(const Function& f, con
   m_defining = defining;
   close();
   m_scope = caller;
-  if (failedSince(errors) || !results || results->size() != def.results.size()) return std::nullopt;
+  if (misread || failedSince(errors) || !results || results->size() != def.results.size()) return std::nullopt;
   return results;
 }
 

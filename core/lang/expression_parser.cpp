@@ -92,7 +92,7 @@ ExprRef ExpressionParser::parseOr() {
   ExprRef a = parseAnd();
   while (atKeyword("or")) {
     const Span head = span(take());
-    continueLine();
+    continueExpression();
     a = infix(Op::Or, head, a, parseAnd());
   }
   return a;
@@ -102,7 +102,7 @@ ExprRef ExpressionParser::parseAnd() {
   ExprRef a = parseNot();
   while (atKeyword("and")) {
     const Span head = span(take());
-    continueLine();
+    continueExpression();
     a = infix(Op::And, head, a, parseNot());
   }
   return a;
@@ -139,7 +139,7 @@ ExprRef ExpressionParser::parseComparison() {
   const auto op = comparison();
   if (!op) return a;
   const Token& sign = take();
-  continueLine();
+  continueExpression();
   ExprRef b;
   if (sign.kind == TokenKind::Becomes) {
     Expr negated;
@@ -167,7 +167,7 @@ ExprRef ExpressionParser::parseSum() {
   while (at(TokenKind::Plus) || at(TokenKind::Minus)) {
     const Op op = at(TokenKind::Plus) ? Op::Add : Op::Sub;
     const Span head = span(take());
-    continueLine();
+    continueExpression();
     links.push_back({op, head, parseProduct()});
   }
   return chain(links);
@@ -186,7 +186,7 @@ ExprRef ExpressionParser::parseProduct() {
                                               : Op::Mod;
     const Token& sign = take();
     const Span head = span(sign);
-    continueLine();
+    continueExpression();
     if (op == Op::Mul && at(TokenKind::Star) && !tok().spaceBefore) {
       Diagnostic* d = fail("bad-operator", "`**` is no operator: powers are written `^`", {m_source, sign.begin, tok().end});
       if (d) d->fixes.push_back({"write `^`", {m_source, sign.begin, tok().end}, "^"});
@@ -220,7 +220,7 @@ ExprRef ExpressionParser::parsePower() {
   const ExprRef base = parsePostfix();
   if (!at(TokenKind::Caret)) return base;
   const Span head = span(take());
-  continueLine();
+  continueExpression();
   return infix(Op::Pow, head, base, parseUnary());  // right associative; -2 may be an exponent
 }
 
@@ -535,7 +535,7 @@ ExprRef ExpressionParser::parseReduction() {
     }
   }
   close(TokenKind::RightBracket, opened);
-  continueLine();
+  continueExpression();
   if (m_failed) return error();
   e.args = {parseProduct()};
   e.span = cover(e.head, m_ast.exprs[e.args[0]].span);

@@ -114,8 +114,7 @@ class Parser : ExpressionParser {
     }
     Diagnostic* d = fail("expected", "expected the end of the statement, found " + found(), span(t));
     if (!d) return;
-    if ((t.kind == TokenKind::Assign || t.kind == TokenKind::Becomes) && s.kind == StmtKind::Assign)
-      d->notes.push_back({"a line that ends with an operator goes on in the next one", {}});
+    if (t.kind == TokenKind::Assign && s.kind == StmtKind::Assign) d->notes.push_back({"a comparison is written `==`", {}});
     else if (const auto meant = misspeltReduction(s))
       d->fixes.push_back({"write `" + std::string(meant->second) + "`", meant->first, std::string(meant->second)});
     else if (t.kind == TokenKind::SlashSlash || readsSlashes()) d->notes.push_back({"a comment starts with `#`", {}});
@@ -226,7 +225,7 @@ class Parser : ExpressionParser {
       Binder b;
       if (!parseName(b.name, b.span, "a name after `let`")) return;
       if (!expect(TokenKind::Assign, " and a number")) return;
-      continueLine();
+      continueExpression();
       b.value = parseExpr();
       s.binders.push_back(b);
     } while (accept(TokenKind::Comma));
@@ -297,7 +296,7 @@ class Parser : ExpressionParser {
     target.span = spanFrom(begin);
     parseTypeAndLayout(target);
     if (!accept(TokenKind::Assign)) return;
-    continueLine();
+    continueExpression();
     if (atWord("batch") && (tokAt(m_at + 1).kind == TokenKind::Name || tokAt(m_at + 1).kind == TokenKind::QuotedName))
       parseBatch(s);
     else s.value = parseExpr();
@@ -399,7 +398,7 @@ class Parser : ExpressionParser {
     take();
     if (!parseTensorName(s.name, s.nameSpan) && !parseName(s.name, s.nameSpan, "the name of a data set")) return;
     if (!expect(TokenKind::Assign, " and a file or a bundled set")) return;
-    continueLine();
+    continueExpression();
     s.bundled = at(TokenKind::Name) && tokAt(m_at + 1).kind != TokenKind::LeftParen;
     s.value = parsePrimary();
     if (at(TokenKind::LeftBrace)) parseAttributes(s, "the data set");
@@ -559,7 +558,7 @@ class Parser : ExpressionParser {
     take();
     s.values.push_back(parseExpr());
     if (!accept(TokenKind::Comma)) return;
-    continueLine();
+    continueExpression();
     if (!at(TokenKind::String)) {
       expected("a string that says what is required");
       return;
@@ -606,7 +605,7 @@ class Parser : ExpressionParser {
     if (mayNameOnly && atEnd()) return;
     parseTypeAndLayout(s.targets[0]);
     if (!expect(TokenKind::Assign, " and an expression")) return;
-    continueLine();
+    continueExpression();
     s.values.push_back(parseExpr());
     parseWhere(s);
   }
@@ -621,7 +620,7 @@ class Parser : ExpressionParser {
       Binder b;
       if (!parseName(b.name, b.span, "a name after `where`")) return;
       if (!expect(TokenKind::Assign, " and an expression")) return;
-      continueLine();
+      continueExpression();
       b.value = parseExpr();
       s.binders.push_back(b);
     } while (accept(TokenKind::Comma));
@@ -837,7 +836,7 @@ class Parser : ExpressionParser {
       return;
     }
     do {
-      continueLine();
+      continueExpression();
       s.values.push_back(parseExpr());
     } while (accept(TokenKind::Comma));
     parseWhere(s);

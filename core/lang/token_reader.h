@@ -35,6 +35,11 @@ class TokenReader {
   // The statement goes on in the next line: after an operator, `=`, a comma, a reduction's bracket.
   void continueLine() { m_continued = m_at; }
 
+  // The same where an expression is to come: a statement in the next line is no part of it.
+  void continueExpression() {
+    if (!startsStatement(m_at)) continueLine();
+  }
+
   // ------------------------------------------------------------ mistakes
   Diagnostic* fail(std::string code, std::string message, Span where);
 

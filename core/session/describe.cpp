@@ -99,7 +99,8 @@ bool readsByData(const Program& p, ExprId load) {
   return std::any_of(indices.begin(), indices.end(), [](const AccessIndex& i) { return i.isData(); });
 }
 
-// The places of the accesses of each tensor, bodies of loops included: the nearest span of each access. The word in `train` that all
+// The places of the accesses of each tensor, bodies of loops included: the nearest span of each access, and where one stands in the
+// body of a function of the notebook, that, too. The word in `train` that all
 // updates stand for, `sgd`, is none: it would be a place of every parameter.
 std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& spans) {
   std::vector<protocol::Origins> readers(p.tensors.size());
@@ -110,9 +111,14 @@ std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& sp
   const auto note = [&updates](protocol::Origins& into, std::uint32_t place) {
     if (!updates.contains(place) && std::find(into.begin(), into.end(), place) == into.end()) into.push_back(place);
   };
-  for (const ScalarNode& n : p.scalars)
-    if (n.op == ScalarOp::Load && n.origin.valid())
-      if (const auto places = spans.of(p, n.origin); !places.empty()) note(readers[p[n.access].tensor.value], places.front());
+  for (const ScalarNode& n : p.scalars) {
+    if (n.op != ScalarOp::Load || !n.origin.valid()) continue;
+    protocol::Origins& of = readers[p[n.access].tensor.value];
+    if (const auto places = spans.of(p, n.origin); !places.empty()) note(of, places.front());
+    for (OriginId o = n.origin; o.valid(); o = p[o].parents.empty() ? OriginId() : p[o].parents.front())
+      if (spans.isExpanded(p[o]))
+        if (const auto place = spans.number(p[o].span)) note(of, *place);
+  }
   for (const Loop& loop : p.loops) {
     const auto inside = readersOf(*loop.body, spans);
     for (const auto& x : loop.invariants)
@@ -307,9 +313,13 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
           p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " +
           (makers.size() == 1 ? flopsText(flops) : flopsText(flopsOf(p, made[last.value])) + ", the cell " + flopsText(flops));
     for (const TensorId t : cell.shows) info.shows.push_back(p[t].name);
-    for (const Unsound& u : notebook.unsound)
-      if (inside(u.span) && !u.uses.empty() && std::find(info.waits.begin(), info.waits.end(), u.uses) == info.waits.end())
+    std::set<std::string> own;  // not made here because of what the cell waits for
+    for (const Unsound& u : notebook.unsound) {
+      if (!inside(u.span)) continue;
+      if (!u.uses.empty() && !own.contains(u.uses) && std::ranges::find(info.waits, u.uses) == info.waits.end())
         info.waits.push_back(u.uses);
+      own.insert(u.gives.begin(), u.gives.end());
+    }
     std::int64_t parameters = 0, values = 0;
     for (const Update& u : p.updates) {
       if (p[u.target].kind != TensorKind::Param || std::ranges::find(cell.defines, u.value) == cell.defines.end()) continue;

@@ -68,6 +68,64 @@ TEST(SoundPart, KeepsWhatDoesNotDependOnTheMistake) {
   EXPECT_EQ(part->trains.size(), 1u);
 }
 
+// The body was read without what the parser could not read: what a call makes of the rest is not what was meant.
+TEST(SoundPart, CallsOfAFunctionThatHoldsAMistakeWaitForIt) {
+  const std::string declared = "# %%\nlet B = 2, D = 3\nparam A[D, D] = zeros()\nconst h[B, D] = zeros()\n# %%\n";
+  const std::string calls = "# %%\nfor t in 0..3 { h = cell(h) }\n# %%\nG = cell(h)\nE = G * G\n# %%\nS[i: 3] = f32(i)\n";
+  const auto read = [&](const std::string& body) {
+    return compileNotebook({"a", {}, declared + "def cell(h[B, D]) -> O {" + body + "}\n" + calls});
+  };
+  const std::vector<std::string> calling{"for t in 0..3 { h = cell(h) }", "G = cell(h)", "E = G * G"};
+  for (const std::string body : {" +\n  O[b, d] = sum[e] h[b, e] * A[d, e]\n", "\n  O[b, d] = sum[e] +\n",
+                                 "\n  O[b, d] = sum[e] h[b, e] * nowhere[d, e]\n"}) {
+    SCOPED_TRACE(body);
+    const CompiledNotebook whole = read(body);
+    EXPECT_EQ(whole.diagnostics.size(), 1u);
+    std::vector<std::string> uses;
+    for (const Unsound& u : whole.unsound) uses.push_back(u.uses);
+    EXPECT_EQ(uses.size(), 4u);
+    ASSERT_GE(uses.size(), 4u);
+    EXPECT_EQ(uses[0], "") << "the function's own";
+    EXPECT_EQ(uses[1], "cell");
+    EXPECT_EQ(whole.unsound[1].gives, std::vector<std::string>{"h"});
+    EXPECT_EQ(uses[3], "G");
+    std::vector<std::string> texts = unsoundTexts(whole);
+    texts.erase(texts.begin());
+    EXPECT_EQ(texts, calling);
+    const auto part = soundPart(whole);
+    ASSERT_TRUE(part && part->ok());
+    EXPECT_TRUE(part->program.tensorNamed("S").valid());
+    EXPECT_FALSE(part->program.tensorNamed("E").valid());
+  }
+}
+
+// In the order in which they are met: what a call makes of the first is named in its function only.
+TEST(SoundPart, AStatementWaitsForTheFirstThatItMeets) {
+  const CompiledNotebook whole = compileNotebook(
+      {"a",
+       {},
+       "const h[3] = zeros()\nA[i: 3] = nowhere[i]\ndef cell(h[3]) -> O {\n  P[i] = h[i] * A[i]\n  O[i] = P[i] + 1\n}\n"
+       "for t in 0..3 { h = cell(h) }\nB = cell(h)\n"});
+  std::vector<std::string> uses;
+  for (const Unsound& u : whole.unsound) uses.push_back(u.uses);
+  EXPECT_EQ(uses, (std::vector<std::string>{"", "A", "h"}));
+}
+
+TEST(SoundPart, ALineThatEndsTooEarlyDoesNotTakeTheStatementBelow) {
+  for (const std::string line : {"param A[3] = normal(0, 1) +", "param A[3] =", "A[i: 3] = 2 *"}) {
+    SCOPED_TRACE(line);
+    const CompiledNotebook whole =
+        compileNotebook({"a", {}, line + "\nconst h[3] = zeros()\nB[i] = A[i] + h[i]\nC[i] = h[i] + 1\n"});
+    ASSERT_EQ(whole.diagnostics.size(), 1u);
+    EXPECT_EQ(whole.diagnostics[0].message, "expected an expression, found the end of the line");
+    EXPECT_EQ(whole.diagnostics[0].span.begin, line.size());
+    EXPECT_EQ(unsoundTexts(whole), (std::vector<std::string>{line, "B[i] = A[i] + h[i]"}));
+  }
+  const CompiledNotebook goesOn =
+      compileNotebook({"a", {}, "A[i: 3] = 2 *\n  f32(i) +\n  1\nlet a = 1,\n  b = 2\nB[i: 2] =\n  f32(i)\n"});
+  EXPECT_TRUE(goesOn.ok());
+}
+
 TEST(SoundPart, ALossWithAMistakeIsNotTrained) {
   const CompiledNotebook whole = compileNotebook(
       {"a", {}, "param W[4]\nloss L = mean[i] W[i] * nope\nshow W\ntrain L { optimizer = sgd(lr=0.1); steps = 5 }\n"});

@@ -296,6 +296,28 @@ TEST_F(EngineTest, AParameterKnowsWhoReadsIt) {
   EXPECT_TRUE(tensor("L").readers.empty());
 }
 
+// Its access there is of each call; the place is one.
+TEST_F(EngineTest, AParameterKnowsTheFunctionsThatReadIt) {
+  await<Hello>();
+  const std::string text =
+      "param W[4] = normal(0, 1)\nparam V[4] = normal(0, 1)\ninput A[4]\n"
+      "def cell(x[4]) -> y {\n  y[i] = x[i]*W[i]\n}\ndef twice(x[4]) -> y {\n  y = cell(cell(x))\n}\n"
+      "h[i] = A[i]\nfor t in 0..3 {\n  h = cell(h)\n}\nB = twice(V)\n";
+  document(text);
+  const Analysis a = await<Analysis>();
+  EXPECT_TRUE(a.diagnostics.empty());
+  const auto readersOf = [&](const std::string& name) {
+    std::set<std::string> read;
+    for (const TensorInfo& t : a.tensors)
+      if (t.name == name)
+        for (const auto place : t.readers)
+          read.insert(text.substr(a.spans[place].begin, a.spans[place].end - a.spans[place].begin));
+    return read;
+  };
+  EXPECT_EQ(readersOf("W"), (std::set<std::string>{"W[i]", "cell", "twice"}));
+  EXPECT_EQ(readersOf("V"), (std::set<std::string>{"cell", "twice", "x[i]"}));
+}
+
 TEST_F(EngineTest, WhatUpdatesAParameterIsNoAccessInTheText) {
   await<Hello>();
   const std::string text =
@@ -356,6 +378,25 @@ TEST_F(EngineTest, MistakesComeWithTheirPlace) {
   ASSERT_FALSE(a.diagnostics.empty());
   EXPECT_EQ(a.diagnostics[0].line, 2u);
   EXPECT_EQ(a.diagnostics[0].column, 15u);
+}
+
+// A cell waits for what another one owes it, not for what it does not make itself because of that.
+TEST_F(EngineTest, ACellWaitsForTheFunctionThatHoldsTheMistake) {
+  await<Hello>();
+  const auto waitsWith = [&](const std::string& mistake, std::uint64_t revision) {
+    document("# %%\nparam A[3]\n# %%\ndef cell(h[3]) -> O {" + mistake +
+                 "\n  O[d] = h[d] * A[d]\n}\n# %%\nB = cell(A)\n# %%\nC = B * B\nE = C + A\n",
+             revision);
+    const Analysis a = await<Analysis>();
+    EXPECT_EQ(a.cells.size(), 4u);
+    EXPECT_EQ(a.cells[1].status, CellStatus::Error);
+    std::vector<std::vector<std::string>> waits;
+    for (const auto& cell : a.cells) waits.push_back(cell.waits);
+    return waits;
+  };
+  const std::vector<std::vector<std::string>> expected{{}, {}, {"cell"}, {"B"}};
+  EXPECT_EQ(waitsWith(" +", 1), expected) << "the parser's";
+  EXPECT_EQ(waitsWith("\n  Q[d] = nowhere[d]", 2), expected) << "a call's";
 }
 
 TEST_F(EngineTest, AMistakeCostsOnlyWhatUsesIt) {

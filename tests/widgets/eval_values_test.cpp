@@ -70,5 +70,22 @@ TEST_F(Tuning, EveryEvalStandsInThePanelAndInThePlot) {
   EXPECT_EQ(rows, 1);
 }
 
+// As low as the tune page makes it in a small window.
+TEST_F(Tuning, AllLabelsOfALowLossPlotAreInSight) {
+  EvalEvent eval;
+  eval.step = 40, eval.loss = 0.4, eval.values = {{"accuracy", 0.9194}};
+  LossPlot plot(&theme, false);
+  plot.resize(480, 76);
+  plot.show();
+  plot.setRun(manySteps(50, 1), {eval});
+  QStringList texts;
+  for (const auto& [text, rect] : plot.shownLabels()) {
+    texts << text;
+    EXPECT_TRUE(QRectF(plot.rect()).contains(rect)) << text.toStdString() << " at " << rect.top() << " to " << rect.bottom();
+  }
+  EXPECT_EQ(texts.size(), 3) << texts.join('|').toStdString();
+  EXPECT_TRUE(texts.contains("held out 91.94 %")) << texts.join('|').toStdString();
+}
+
 }  // namespace
 }  // namespace nf

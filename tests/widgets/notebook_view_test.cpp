@@ -4,6 +4,7 @@
 
 #include <QApplication>
 #include <QLabel>
+#include <QLineEdit>
 #include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollBar>
@@ -20,6 +21,7 @@
 #include "widgets/markdown_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/rename_bar.h"
 #include "widgets/train_strip.h"
 
 namespace nf {
@@ -55,6 +57,39 @@ TEST_F(Notebook, AHiddenNotebookTakesAThemeWhenItIsShown) {
   theme.setTextScale(1);
   EXPECT_EQ(size(), before) << "in sight at once";
   theme.setMode(Theme::Mode::Light);
+}
+
+// The library's name stands nowhere in the notebook: nothing else changes its meaning.
+TEST_F(Notebook, AFunctionMayTakeTheNameOfOneOfTheLibrary) {
+  const auto symbol = [](SymbolKind kind, const char* name, const char* source) {
+    SymbolInfo s;
+    s.kind = kind, s.name = name, s.definition = {source, 0, 4};
+    return s;
+  };
+  document = Document("# %%\ndef cell(x[4]) -> y {\n  y[i] = x[i]\n}\ninput A[4]\nB = cell(A)\n");
+  view.setDocument(&document);
+  Analysis a = capsule::analysis(document.text(), document.revision());
+  a.symbols = {symbol(SymbolKind::Function, "cell", ""), symbol(SymbolKind::Input, "A", ""),
+               symbol(SymbolKind::Function, "linear", "std/linear.nf")};
+  view.setAnalysis(a);
+  EXPECT_TRUE(view.rename("A", "linear").contains("std/linear.nf"));
+  EXPECT_EQ(view.rename("cell", "linear"), "");
+  EXPECT_EQ(document.text(), "# %%\ndef linear(x[4]) -> y {\n  y[i] = x[i]\n}\ninput A[4]\nB = linear(A)\n");
+  EXPECT_TRUE(view.rename("linear", "B").contains("taken"));
+}
+
+TEST_F(Notebook, WhyANameCannotBeGivenTakesNoRoomFromIt) {
+  RenameBar bar(&theme);
+  bar.resize(500, 40);
+  bar.open("cell");
+  QCoreApplication::processEvents();
+  const int width = bar.field()->width();
+  EXPECT_GT(width, 100);
+  bar.refuse("`sum_of_everything` is taken: it is a function of std/elementwise.nf, and it stands in the notebook.");
+  QCoreApplication::processEvents();
+  EXPECT_EQ(bar.field()->width(), width);
+  QTest::keyClicks(bar.field(), "x");
+  EXPECT_EQ(bar.refusal(), "");
 }
 
 // The next answer has another time and the same figures: no cell is laid out for it.

@@ -104,6 +104,20 @@ TEST_F(Tuning, IntegersAreShownWithoutDecimals) {
   EXPECT_EQ(shown(0), "7.000");
 }
 
+TEST_F(Tuning, WithoutAFiniteValueThereIsNoMean) {
+  TensorView view(&theme, false);
+  view.setTensor("y", {3});
+  TensorSlice slice;
+  slice.tensor = "y", slice.shape = {3}, slice.begin = {0}, slice.end = {3}, slice.nans = 1, slice.infinities = 2;
+  view.setSlice(slice, {NAN, INFINITY, -INFINITY});
+  EXPECT_TRUE(view.facts().contains("no finite value")) << view.facts().toStdString();
+  EXPECT_FALSE(view.facts().contains("mean")) << view.facts().toStdString();
+  slice.infinities = 1, slice.mean = 2;
+  view.setSlice(slice, {NAN, INFINITY, 2});
+  EXPECT_FALSE(view.facts().contains("no finite value")) << view.facts().toStdString();
+  EXPECT_TRUE(view.facts().contains("mean")) << view.facts().toStdString();
+}
+
 // As it is laid out: rich text makes common spaces of others.
 QString laidOut(const QString& html) {
   QTextDocument document;

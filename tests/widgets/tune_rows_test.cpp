@@ -2,8 +2,13 @@
 // Rows of the tune page's kernels: which are marked, what their figures say, and what a trial says of them.
 #include <gtest/gtest.h>
 
+#include <QApplication>
+#include <QLabel>
 #include <QListWidget>
+#include <QScrollArea>
+#include <QScrollBar>
 #include <QTableView>
+#include <algorithm>
 
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/view_fixtures.h"
@@ -176,6 +181,46 @@ TEST_F(Tuning, TheLineageOfATrialSaysWhatItWasAgainst) {
   EXPECT_TRUE(view.lineage().contains("in turns with the best until then")) << view.lineage().toStdString();
   view.chooseTrial(trials[0].number);
   EXPECT_FALSE(view.lineage().contains("in turns")) << "a first kernel takes none";
+}
+
+// Its ancestors scroll with the knobs in a low window and stand below them in a tall one.
+TEST_F(Tuning, ALongLineageLeavesRowsInSight) {
+  TuneView view(&theme, &selection);
+  auto trials = capsule::trials(12);
+  ASSERT_EQ(trials.size(), 12u);
+  for (std::size_t i = 1; i < trials.size(); ++i) trials[i].parents = {trials[i - 1].number};
+  view.setSubgraphs(capsule::subgraphs());
+  view.chooseSubgraph("aa01");
+  view.setSpace(capsule::space("aa01"));
+  view.setTrials("aa01", trials);
+  for (const QWidget* w : QApplication::topLevelWidgets()) EXPECT_TRUE(!w->isVisible()) << "before the page was ever shown";
+  view.resize(1300, 520);
+  view.show();
+  const auto* details = view.findChild<QScrollArea*>("trialDetails");
+  ASSERT_TRUE(details);
+  const auto chosen = [&](std::uint64_t trial) {
+    view.chooseTrial(trial);
+    for (int i = 0; i < 3; ++i) QCoreApplication::processEvents();
+    const QList<QLabel*> labels = view.findChildren<QLabel*>();
+    const auto lineage = std::ranges::find(labels, view.lineage(), &QLabel::text);
+    return lineage == labels.end() ? nullptr : *lineage;
+  };
+  ASSERT_TRUE(chosen(trials[0].number));
+  const int before = view.list()->height();
+  EXPECT_GE(before, 2 * view.list()->sizeHintForRow(0));
+  const QLabel* lineage = chosen(trials.back().number);
+  ASSERT_TRUE(lineage);
+  EXPECT_TRUE(lineage->isVisible() && details->isAncestorOf(lineage));
+  EXPECT_GE(lineage->height(), lineage->heightForWidth(lineage->width()));
+  EXPECT_EQ(view.list()->height(), before);
+  EXPECT_GT(details->verticalScrollBar()->maximum(), 0);
+  view.resize(1600, 940);
+  lineage = chosen(trials.back().number);
+  ASSERT_TRUE(lineage);
+  EXPECT_TRUE(lineage->isVisible() && !details->isAncestorOf(lineage));
+  EXPECT_GE(lineage->mapTo(&view, QPoint()).y(), details->mapTo(&view, details->rect().bottomLeft()).y());
+  view.resize(1300, 520);
+  EXPECT_TRUE(details->isAncestorOf(chosen(trials.back().number)));
 }
 
 }  // namespace
