@@ -66,6 +66,7 @@ Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants&
                     {"traffic", toJson(d.traffic)},
                     {"arithmetic", toJson(d.arithmetic)},
                     {"recomputed", d.recomputed},
+                    {"kept", d.kept},
                     {"state", name(d.state)},
                     {"accepted", d.state == FusionState::Accepted || d.state == FusionState::Forced},
                     {"why", d.why},

@@ -60,7 +60,8 @@ class Fuser {
  public:
   // repeats: how often a step runs the program, the trips of the loops around it.
   Fuser(const Program& program, const DeviceConstants& device, const FusionOptions& options, std::int64_t repeats, std::string loop)
-      : m_graph(program), m_program(&program), m_device(device), m_options(options), m_repeats(repeats), m_loop(std::move(loop)) {
+      : m_graph(program, options.limits), m_program(&program), m_device(device), m_options(options), m_repeats(repeats),
+        m_loop(std::move(loop)) {
     for (std::size_t i = 0; i < program.tensors.size(); ++i) {
       const TensorId id(i);
       m_byName.emplace(program.tensors[i].name, id);
@@ -115,9 +116,9 @@ class Fuser {
 
   // Of those that can be done only one with a positive reward.
   std::optional<Move> best(TensorId t, bool onlyFeasible) const {
-    if (onlyFeasible) return m_graph.bestFor(t, m_options.limits, [this](const Move& m) { return reward(m, m_device); });
+    if (onlyFeasible) return m_graph.bestFor(t, [this](const Move& m) { return reward(m, m_device); });
     std::optional<Move> best;
-    for (Move& m : m_graph.movesFor(t, m_options.limits)) {
+    for (Move& m : m_graph.movesFor(t)) {
       if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
     }
     return best;
@@ -208,7 +209,8 @@ class Fuser {
     d.traffic.clear();
     d.arithmetic.clear();
     d.recomputed.clear();
-    std::vector<std::string> recomputed;
+    d.kept.clear();
+    std::vector<std::string> recomputed, kept;
     std::vector<KernelGraph::Work> work;
     for (const Move* m : {c.forward ? &*c.forward : nullptr, c.gradient ? &*c.gradient : nullptr}) {
       if (!m) continue;
@@ -219,11 +221,15 @@ class Fuser {
       d.dK += m->kernels;
       if (m->work) work.insert(work.end(), m->work->begin(), m->work->end());
       if (m->operations != 0) d.arithmetic.push_back({p[m->tensor].name, m->operations});
-      if (m->operations < 0)
-        for (const std::string& name : m->recomputed)
-          if (std::ranges::find(recomputed, name) == recomputed.end()) recomputed.push_back(name);
+      const auto join = [](std::vector<std::string>& all, const std::vector<std::string>& more) {
+        for (const std::string& name : more)
+          if (std::ranges::find(all, name) == all.end()) all.push_back(name);
+      };
+      if (m->operations < 0) join(recomputed, m->recomputed);
+      join(kept, m->kept);
     }
     for (const std::string& name : recomputed) d.recomputed += (d.recomputed.empty() ? "" : ", ") + name;
+    for (const std::string& name : kept) d.kept += (d.kept.empty() ? "" : ", ") + name;
     for (const auto& [tensor, bytes] : traffic)
       if (bytes != 0) d.traffic.push_back({p[tensor].name, bytes});
     std::stable_sort(d.traffic.begin(), d.traffic.end(),
@@ -256,12 +262,17 @@ class Fuser {
       with(parts.back().second, m_sizes->dimensionsOf(m_graph.originalOf(tensor)), 1);
       named.push_back(m_graph.originalOf(tensor));
     }
+    std::vector<std::pair<double, Powers>> evaluations;
     for (const KernelGraph::Work& w : work) {
       parts.emplace_back(w.operations * times / m_device.flopRate, Powers());
       with(parts.back().second, m_sizes->axesOf(w.of), 1);
       if (w.reader.valid()) {
         with(parts.back().second, m_sizes->axesOf(w.reader), 1);
         with(parts.back().second, m_sizes->dimensionsOf(w.at), -1);
+        Powers reads;
+        with(reads, m_sizes->axesOf(w.reader), 1);
+        with(reads, m_sizes->dimensionsOf(w.at), -1);
+        evaluations.emplace_back(m_graph.evaluationsOf(w), std::move(reads));
       }
     }
     // By what is decided about first.
@@ -290,6 +301,13 @@ class Fuser {
       seconds[0] += static_cast<double>(d.dK) * m_device.launchSeconds;
       for (const auto& [power, s] : seconds) flip.terms.push_back({s, power});
       if (const auto turned = firstTurn(flip)) {
+        // What is read so often by then would be kept, and no work done again.
+        double most = 0;
+        for (const auto& [now, powers] : evaluations) {
+          const auto power = powers.find(c);
+          most += now * std::pow(*turned / flip.now, power == powers.end() ? 0 : power->second);
+        }
+        if (most >= kKeptFrom) continue;
         flip.threshold = *turned;
         result.push_back(std::move(flip));
       }
@@ -425,15 +443,19 @@ class Fuser {
         if (d.measured->pairs == 0) return "The fused kernel was measured to be slower than its parts.";
         return sentence(*d.measured);
       }
-      case FusionState::Forced: return "A `hint fuse` asks for it.";
+      case FusionState::Forced:
+        return "A `hint fuse` asks for it." +
+               (d.kept.empty() ? std::string()
+                               : " Its kernel writes and reads " + d.kept + " all the same, for more than the cache holds.");
       case FusionState::Accepted:
       case FusionState::Refused: break;
     }
     const char* verb = d.state == FusionState::Accepted ? "Saves more than it costs: " : "Costs more than it saves: ";
     std::string text = verb;
-    text += d.dT >= 0 ? "less traffic" : "more traffic";
+    text += d.dT > 0 ? "less traffic" : d.dT < 0 ? "more traffic" : "as much traffic";
     if (d.dK > 0) text += d.dK == 1 ? ", one launch less" : ", " + std::to_string(d.dK) + " launches less";
     if (!d.recomputed.empty()) text += ", " + d.recomputed + " computed again";
+    if (!d.kept.empty()) text += ", " + d.kept + " written and read inside, for more than the cache holds";
     return text + "." + gradientToo(c);
   }
 
@@ -467,7 +489,7 @@ class Fuser {
   void noteMeasured(TensorId t) {
     if (m_options.reverted.empty() || m_measured.contains(t.value)) return;
     std::optional<Move> best;
-    for (Move& m : m_graph.movesFor(t, m_options.limits)) {
+    for (Move& m : m_graph.movesFor(t)) {
       if (!m.reverted || m.obstacle || m.forbidden || !(reward(m, m_device) > 0)) continue;
       if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
     }
@@ -494,7 +516,7 @@ class Fuser {
       m_queue.pop();
       const TensorId t(id);
       Choice c = choose(t);
-      if (c.forward && c.gradient && m_graph.exclude(*c.forward, *c.gradient, m_options.limits)) {
+      if (c.forward && c.gradient && m_graph.exclude(*c.forward, *c.gradient)) {
         const double f = reward(*c.forward, m_device), g = reward(*c.gradient, m_device);
         (f < g ? c.forward : c.gradient).reset();
         c.R = std::max(f, g);
@@ -524,11 +546,11 @@ class Fuser {
     const OperatorId consumer = backwards ? opA : opB;
     Choice c;
     const KernelGraph::KernelId into = m_graph.kernelOf(consumer);
-    c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(from)), into, from, m_options.limits);
+    c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(from)), into, from);
     // Of the ways that bring them into one kernel the one that greedy would prefer.
     const auto can = [](const Move& m) { return !m.obstacle && !m.forbidden; };
     if (reads(consumer, from))
-      for (Move& m : m_graph.movesFor(from, m_options.limits))
+      for (Move& m : m_graph.movesFor(from))
         if (m.kind == Move::Kind::Inline && can(m) && (!can(*c.forward) || reward(m, m_device) > reward(*c.forward, m_device)))
           c.forward = std::move(m);
     c.R = reward(*c.forward, m_device);
@@ -578,7 +600,7 @@ class Fuser {
       const TensorId t(i);
       if (m_takenBack.contains(t.value)) continue;
       std::optional<Move> best;
-      for (Move& m : m_graph.movesFor(t, m_options.limits)) {
+      for (Move& m : m_graph.movesFor(t)) {
         if (!isForbidden(m, t, readerOf(t, m)) && (m.obstacle || !m.reverted)) continue;
         if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
       }
@@ -672,8 +694,7 @@ class Fuser {
         record(edge, std::move(d));
       } else {
         Choice c;
-        c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(met.tensor)), m_graph.kernelOf(met.reader), met.tensor,
-                                    m_options.limits);
+        c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(met.tensor)), m_graph.kernelOf(met.reader), met.tensor);
         c.R = reward(*c.forward, m_device);
         const FusionState state = isForbidden(*c.forward, met.tensor, met.reader) ? FusionState::Forbidden
                                   : c.forward->reverted && !c.forward->obstacle   ? FusionState::Reverted

@@ -79,6 +79,7 @@ struct FusionDecision {
   double R = 0;
   std::vector<FusionTerm> traffic, arithmetic;
   std::string recomputed;  // names what is computed again; empty: nothing is
+  std::string kept;        // names what the fused kernel moves through memory inside, so that dT does not count it; empty: nothing
   FusionState state = FusionState::Refused;
   std::string why;                            // one sentence
   std::vector<FusionFlip> flips;              // the smallest relative change first

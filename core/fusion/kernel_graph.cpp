@@ -48,8 +48,8 @@ Hash kernelSignature(const Program& program, const std::vector<OperatorId>& grou
       });
 }
 
-KernelGraph::KernelGraph(Program program)
-    : m_program(std::move(program)), m_producer(producers(m_program)), m_readers(m_program.tensors.size()),
+KernelGraph::KernelGraph(Program program, FusionLimits limits)
+    : m_program(std::move(program)), m_limits(limits), m_producer(producers(m_program)), m_readers(m_program.tensors.size()),
       m_kept(m_program.tensors.size(), false), m_kernelOf(m_program.operators.size()) {
   for (const Tensor& t : m_program.tensors) {
     m_names.insert(t.name);
@@ -87,6 +87,7 @@ void KernelGraph::know(OperatorId op) {
     m_sortedReads.resize(op.value + 1);
     m_writes.resize(op.value + 1);
     m_facts.resize(op.value + 1);
+    m_keptFacts.resize(op.value + 1);
     m_flops.resize(op.value + 1, 0);
     m_marks.operators.resize(op.value + 1, 0);
   }
@@ -95,6 +96,7 @@ void KernelGraph::know(OperatorId op) {
   std::sort(m_sortedReads[op.value].begin(), m_sortedReads[op.value].end());
   m_writes[op.value] = nf::writesOf(m_program, op);
   m_facts[op.value] = factsOf(m_program, op);
+  m_keptFacts[op.value] = keptFactsOf(m_program, op);
   m_flops[op.value] = static_cast<double>(flopsOf(m_program, op));
   if (m_barred) {
     m_hashes.resize(m_facts.size());
@@ -245,7 +247,54 @@ const KernelGraph::Boundary& KernelGraph::boundaryOf(KernelId k) const {
     std::sort(tensors->begin(), tensors->end());
     tensors->erase(std::unique(tensors->begin(), tensors->end()), tensors->end());
   }
+  boundary.kept =
+      keptIn(m_kernels[k], [&](TensorId t) { return std::binary_search(boundary.out.begin(), boundary.out.end(), t); }).traffic;
   return boundary;
+}
+
+// A row of what is kept is what the loops around its readers leave of it: those that all of them run at its own place, through readers that
+// are computed again at theirs. A contraction has tiles of its own, and reads all of it.
+KernelGraph::Kept KernelGraph::keptIn(const std::vector<OperatorId>& ops, const Leaves& leaves, const Inside& inside) const {
+  Kept found;
+  if (ops.size() < 2 || ops.size() > m_limits.operators) return found;
+  const auto mayBeKept = [&](OperatorId op) {
+    return !m_keptFacts[op.value].injective || m_keptFacts[op.value].costly || leaves(m_program[op].output);
+  };
+  m_work += ops.size();
+  const auto gathers = [&](OperatorId op) { return m_program[op].kind == OperatorKind::Gather; };
+  if (!std::all_of(ops.begin(), ops.end(), gathers) || std::none_of(ops.begin(), ops.end(), mayBeKept)) return found;
+  const std::vector<bool> kept = keptInGroup(
+      m_program, ops, [this](OperatorId op) -> const KeptFacts& { return m_keptFacts[op.value]; }, leaves, inside);
+  std::vector<std::size_t> shared(ops.size());  // leading axes
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const TensorId t = m_program[ops[i]].output;
+    const Tensor& tensor = m_program[t];
+    shared[i] = tensor.shape.size();
+    bool isRead = false;
+    for (std::size_t r = i + 1; r < ops.size(); ++r) {
+      const Operator& reader = m_program[ops[r]];
+      if (!reads(ops[r], t) || (inside && !inside(ops[r], t))) continue;
+      isRead = true;
+      if (classOf(ops[r]) == FusionClass::OutputFusable) shared[i] = 0;
+      if (!kept[r]) shared[i] = std::min(shared[i], shared[r]);
+      for (const std::uint32_t position : loadsOf(m_program, m_facts[ops[r].value], t)) {
+        ++m_work;
+        const Access& access = m_program[m_facts[ops[r].value].loads[position]];
+        for (std::size_t k = 0; k < shared[i]; ++k)
+          if (k >= reader.outputRank || reader.axes[k].extent != tensor.shape[k] || !readsOwnPlace(reader, access, k))
+            shared[i] = k;
+      }
+    }
+    if (!isRead || !kept[i]) continue;
+    found.tensors.push_back(t);
+    std::int64_t rows = 1;
+    for (std::size_t k = 0; k < shared[i]; ++k) rows *= tensor.shape[k];
+    // What leaves is written in any case. A reduction is given on only along rows that stay, or not at all (core/fusion/lowerable.h).
+    if (m_keptFacts[ops[i].value].injective && tensor.bytes() / std::max<std::int64_t>(rows, 1) > m_limits.rowBytes)
+      found.traffic.emplace_back(t, (leaves(t) ? 1 : 2) * static_cast<double>(tensor.bytes()));
+  }
+  std::sort(found.tensors.begin(), found.tensors.end());
+  return found;
 }
 
 std::vector<OperatorId> KernelGraph::sliceFor(TensorId t) const {
@@ -412,12 +461,7 @@ KernelGraph::Pair& KernelGraph::pairOf(KernelId a, KernelId b) const {
   pair.versions[0] = m_versions[a];
   pair.versions[1] = m_versions[b];
   const Boundary &first = boundaryOf(a), &second = boundaryOf(b);
-  TrafficTerms terms;
-  const auto save = [&](TensorId t, int times) {
-    const double bytes = times * static_cast<double>(m_program[t].bytes());
-    if (bytes != 0) terms.emplace_back(t, bytes);
-    pair.bytes += bytes;
-  };
+  const auto save = [&](TensorId t, int times) { m_traffic.add(t, times * static_cast<double>(m_program[t].bytes())); };
   const auto eachCommon = [&](const std::vector<TensorId>& x, const std::vector<TensorId>& y, const auto& visit) {
     const auto &few = x.size() < y.size() ? x : y, &many = x.size() < y.size() ? y : x;
     m_work += 1 + few.size();
@@ -425,15 +469,36 @@ KernelGraph::Pair& KernelGraph::pairOf(KernelId a, KernelId b) const {
       if (std::binary_search(many.begin(), many.end(), t)) visit(t);
   };
   // Read once instead of twice; handed over within the kernel, it is written only where somebody else needs it.
-  const auto handedOver = [&](TensorId t) {
+  const auto leaves = [&](TensorId t) {
     const auto& readers = readersOf(t);
-    const bool leaves = m_kept[t.value] || std::any_of(readers.begin(), readers.end(),
-                                                       [&](OperatorId r) { return kernelOf(r) != a && kernelOf(r) != b; });
-    save(t, leaves ? 1 : 2);
+    return m_kept[t.value] ||
+           std::any_of(readers.begin(), readers.end(), [&](OperatorId r) { return kernelOf(r) != a && kernelOf(r) != b; });
+  };
+  std::vector<TensorId> handed;
+  const auto handedOver = [&](TensorId t) {
+    handed.push_back(t);
+    save(t, leaves(t) ? 1 : 2);
   };
   eachCommon(first.in, second.in, [&](TensorId t) { save(t, 1); });
   eachCommon(first.out, second.in, handedOver);
   eachCommon(first.in, second.out, handedOver);
+  if (!handed.empty()) {
+    const Kept both = keptIn(unite(m_kernels[a], m_kernels[b]), leaves);
+    for (const TensorId t : handed)
+      if (std::binary_search(both.tensors.begin(), both.tensors.end(), t)) pair.once.push_back(t);
+    std::sort(pair.once.begin(), pair.once.end());
+    for (const TrafficTerms* alone : {&first.kept, &second.kept})
+      for (const auto& [t, bytes] : *alone) m_traffic.add(t, bytes);
+    const auto isOf = [](const TrafficTerms& terms, TensorId t) {
+      return std::any_of(terms.begin(), terms.end(), [&](const auto& term) { return term.first == t; });
+    };
+    for (const auto& [t, bytes] : both.traffic) {
+      m_traffic.add(t, -bytes);
+      if (!isOf(first.kept, t) && !isOf(second.kept, t)) pair.kept.push_back(t);
+    }
+  }
+  TrafficTerms terms = m_traffic.take();
+  for (const auto& [tensor, bytes] : terms) pair.bytes += bytes;
   pair.traffic = std::make_shared<const TrafficTerms>(std::move(terms));
   return pair;
 }
@@ -450,7 +515,7 @@ KernelGraph::Move KernelGraph::scoredMerge(KernelId a, KernelId b, TensorId betw
   move.kernels = 1;
   if (between.valid()) {
     const OperatorId producer = producerOf(between);
-    if (classOf(producer) == FusionClass::Injective)
+    if (classOf(producer) == FusionClass::Injective && !std::binary_search(pair.once.begin(), pair.once.end(), between))
       move.operations -= (reevaluation(m_kernels[b], between) - 1) * m_flops[producer.value];
     if (move.operations != 0) {
       std::vector<Work> work;
@@ -461,10 +526,11 @@ KernelGraph::Move KernelGraph::scoredMerge(KernelId a, KernelId b, TensorId betw
     }
     if (move.operations < 0) move.recomputed = {m_program[between].name};
   }
+  for (const TensorId t : pair.kept) move.kept.push_back(m_program[t].name);
   return move;
 }
 
-void KernelGraph::judge(Move& merge, const FusionLimits& limits) const {
+void KernelGraph::judge(Move& merge) const {
   const KernelId a = merge.producer, b = merge.consumer;
   Pair& pair = pairOf(a, b);
   if (!pair.judged) {
@@ -476,7 +542,7 @@ void KernelGraph::judge(Move& merge, const FusionLimits& limits) const {
     // A training step runs without what only an evaluation asks for.
     const auto evaluates = [&](KernelId k) { return m_program[m_kernels[k].front()].phase == Phase::Evaluation; };
     if (evaluates(a) != evaluates(b)) pair.obstacle = "One belongs to the evaluation, the other to the step.";
-    else pair.obstacle = whyNotLowerable(m_program, merged, limits, m_facts);
+    else pair.obstacle = whyNotLowerable(m_program, merged, m_limits, m_facts);
   }
   merge.forbidden = pair.forbidden;
   merge.reverted = pair.reverted;
@@ -492,9 +558,9 @@ void KernelGraph::judge(Move& merge, const FusionLimits& limits) const {
   if (pair.cycle) merge.obstacle = "Another kernel lies between them.";
 }
 
-KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const {
+KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between) const {
   Move move = scoredMerge(a, b, between);
-  judge(move, limits);
+  judge(move);
   return move;
 }
 
@@ -518,6 +584,22 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
   move.producer = own;
   addTraffic(m_traffic, m_kernels[own], {}, 1);
   addTraffic(m_traffic, inlining.rest, t, -1, dead);
+  const auto addKept = [&](const TrafficTerms& terms, double sign) {
+    for (const auto& [kept, bytes] : terms) m_traffic.add(kept, sign * bytes);
+  };
+  addKept(boundaryOf(own).kept, 1);
+  const auto staysIn = [&](const std::vector<OperatorId>& ops, OperatorId op) {
+    return std::find(ops.begin(), ops.end(), op) != ops.end();
+  };
+  addKept(keptIn(inlining.rest,
+                 [&](TensorId made) {
+                   const auto& readers = readersOf(made);
+                   return m_kept[made.value] || (made != t && std::any_of(readers.begin(), readers.end(), [&](OperatorId r) {
+                                                   return !staysIn(inlining.rest, r) && !staysIn(dead, r);
+                                                 }));
+                 })
+              .traffic,
+          -1);
   double sliceOperations = 0, deadOperations = 0;
   for (const OperatorId op : slice) sliceOperations += m_flops[op.value];
   for (const OperatorId op : dead) deadOperations += m_flops[op.value];
@@ -538,8 +620,27 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
     for (const TensorId read : needs)
       if (!std::binary_search(boundary.in.begin(), boundary.in.end(), read))
         m_traffic.add(read, -static_cast<double>(m_program[read].bytes()));
+    // Each has the slice for itself, and reads of it nothing but `t`.
+    const Kept joined = keptIn(
+        unite(slice, m_kernels[k]),
+        [&](TensorId made) {
+          return kernelOf(producerOf(made)) == k && std::binary_search(boundary.out.begin(), boundary.out.end(), made);
+        },
+        [&](OperatorId op, TensorId read) { return read == t || kernelOf(op) == kernelOf(producerOf(read)); });
+    addKept(boundary.kept, 1);
+    addKept(joined.traffic, -1);
+    for (const auto& [kept, bytes] : joined.traffic) {
+      const std::string& name = m_program[kept].name;
+      if (kernelOf(producerOf(kept)) == own && std::find(move.kept.begin(), move.kept.end(), name) == move.kept.end())
+        move.kept.push_back(name);
+    }
     std::vector<Work> times;
-    move.operations -= sliceOperations * reevaluation(m_kernels[k], t, &times);
+    if (std::binary_search(joined.tensors.begin(), joined.tensors.end(), t)) {
+      times.push_back({1, {}, {}, {}});
+      move.operations -= sliceOperations;
+    } else {
+      move.operations -= sliceOperations * reevaluation(m_kernels[k], t, &times);
+    }
     for (const OperatorId op : slice)
       for (const Work& w : times) work.push_back({-m_flops[op.value] * w.operations, madeBy(op), w.at, w.reader});
   }
@@ -552,7 +653,7 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
   return inlining;
 }
 
-bool KernelGraph::exclude(const Move& a, const Move& b, const FusionLimits& limits) const {
+bool KernelGraph::exclude(const Move& a, const Move& b) const {
   constexpr std::size_t kMost = 256;
   if (a.kind != Move::Kind::Merge || b.kind != Move::Kind::Merge) return false;
   if (a.producer != b.producer && a.producer != b.consumer && a.consumer != b.producer && a.consumer != b.consumer) return false;
@@ -561,19 +662,19 @@ bool KernelGraph::exclude(const Move& a, const Move& b, const FusionLimits& limi
     if (m_kernels[k].size() > kMost) return false;
     joined = unite(joined, m_kernels[k]);
   }
-  return whyNotLowerable(m_program, joined, limits, m_facts).has_value();
+  return whyNotLowerable(m_program, joined, m_limits, m_facts).has_value();
 }
 
-void KernelGraph::judge(Inlining& inlining, const FusionLimits& limits) const {
+void KernelGraph::judge(Inlining& inlining) const {
   if (inlining.judged) return;
   inlining.judged = true;
   Move& move = inlining.move;
   const std::vector<OperatorId>& slice = inlining.slice;
   const auto inSlice = [&](OperatorId op) { return std::find(slice.begin(), slice.end(), op) != slice.end(); };
-  if (slice.size() > limits.operators) move.obstacle = "Too many operators would be computed again.";
+  if (slice.size() > m_limits.operators) move.obstacle = "Too many operators would be computed again.";
   for (const KernelId k : inlining.consumers) {
     const std::vector<OperatorId> joined = unite(slice, m_kernels[k]);
-    if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, limits, m_facts);
+    if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, m_limits, m_facts);
     if (!move.forbidden) move.forbidden = violated(joined);
     if (!move.reverted)
       move.reverted = barredWhere(joined, [&](OperatorId op, TensorId read) {
@@ -597,19 +698,19 @@ std::vector<KernelGraph::KernelId> KernelGraph::fewConsumers(TensorId t) const {
   return consumers;
 }
 
-std::vector<KernelGraph::Move> KernelGraph::movesFor(TensorId t, const FusionLimits& limits) const {
+std::vector<KernelGraph::Move> KernelGraph::movesFor(TensorId t) const {
   std::vector<Move> moves;
   const std::vector<KernelId> consumers = fewConsumers(t);
-  for (const KernelId k : consumers) moves.push_back(mergeOf(kernelOf(producerOf(t)), k, t, limits));
+  for (const KernelId k : consumers) moves.push_back(mergeOf(kernelOf(producerOf(t)), k, t));
   if (consumers.size() > 1 && m_program[producerOf(t)].kind == OperatorKind::Gather) {
     Inlining& inlining = inliningOf(t, consumers);
-    judge(inlining, limits);
+    judge(inlining);
     moves.push_back(inlining.move);
   }
   return moves;
 }
 
-std::optional<KernelGraph::Move> KernelGraph::bestFor(TensorId t, const FusionLimits& limits, const Worth& worth) const {
+std::optional<KernelGraph::Move> KernelGraph::bestFor(TensorId t, const Worth& worth) const {
   const std::vector<KernelId> consumers = fewConsumers(t);
   if (consumers.empty()) return std::nullopt;
   struct Candidate {
@@ -627,10 +728,10 @@ std::optional<KernelGraph::Move> KernelGraph::bestFor(TensorId t, const FusionLi
   for (Candidate& candidate : candidates) {
     Move& move = candidate.move;
     if (move.kind == Move::Kind::Merge) {
-      judge(move, limits);
+      judge(move);
     } else {
       Inlining& inlining = inliningOf(t, consumers);
-      judge(inlining, limits);
+      judge(inlining);
       move = inlining.move;
     }
     if (!move.obstacle && !move.forbidden && !move.reverted) return std::move(move);

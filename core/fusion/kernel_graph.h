@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/fusion/fuse.h"
+#include "core/fusion/kept.h"
 
 namespace nf {
 
@@ -21,7 +22,7 @@ namespace nf {
 class KernelGraph {
  public:
   using KernelId = std::uint32_t;
-  explicit KernelGraph(Program program);
+  explicit KernelGraph(Program program, FusionLimits limits = {});
 
   using TrafficTerms = std::vector<std::pair<TensorId, double>>;  // bytes by tensor; none is 0
 
@@ -47,6 +48,7 @@ class KernelGraph {
     double bytes = 0, operations = 0;
     std::int64_t kernels = 0;
     std::vector<std::string> recomputed;                     // names
+    std::vector<std::string> kept;                           // what goes through memory inside the fused kernel still: names
     std::optional<std::string> obstacle;                     // why it can't be lowered
     std::optional<std::pair<TensorId, TensorId>> forbidden;  // by which call of forbid()
     std::optional<Hash> reverted;                            // a kernel it would make is known to be slower than its parts
@@ -60,6 +62,11 @@ class KernelGraph {
   const std::vector<OperatorId>& operatorsOf(KernelId k) const { return m_kernels[k]; }
   std::size_t kernelCount() const { return m_kernels.size(); }           // those that are merged away, and empty, included
   TensorId originalOf(TensorId t) const { return m_original[t.value]; }  // of a tensor that is computed again
+  // How often the work computes an element of a costly value again: one that is, from kKeptFrom on, kept instead. 0: it is no such work.
+  double evaluationsOf(const Work& work) const {
+    const OperatorId op = producerOf(work.of);
+    return work.operations < 0 && m_keptFacts[op.value].costly ? -work.operations / m_flops[op.value] : 0;
+  }
   TensorId madeBy(OperatorId op) const { return m_original[m_writes[op.value].front().value]; }
   bool hasManyConsumers(TensorId t) const;  // too many to look at
   FusionClass classOf(OperatorId op) const { return m_facts[op.value].fusionClass; }
@@ -76,15 +83,15 @@ class KernelGraph {
   // Tensors and operators looked at so far to score moves: what a fusion costs, on any machine.
   std::uint64_t work() const { return m_work; }
   bool forbidsAny() const { return !m_forbidden.empty(); }
-  // All ways of fusing the producer of `t` with its readers. `limits` are the same in every call.
-  std::vector<Move> movesFor(TensorId t, const FusionLimits& limits) const;
+  // All ways of fusing the producer of `t` with its readers.
+  std::vector<Move> movesFor(TensorId t) const;
   using Worth = std::function<double(const Move&)>;  // from bytes, operations and kernels
   // Of those that can be done the one of greatest worth, the first of equals; nullopt: none is worth more than 0.
-  std::optional<Move> bestFor(TensorId t, const FusionLimits& limits, const Worth& worth) const;
-  Move mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const;
+  std::optional<Move> bestFor(TensorId t, const Worth& worth) const;
+  Move mergeOf(KernelId a, KernelId b, TensorId between) const;
   // Whether two merges that share a kernel, and so make one of all three or four, can't both be carried out. Of kernels of many
   // operators it is not asked.
-  bool exclude(const Move& a, const Move& b, const FusionLimits& limits) const;
+  bool exclude(const Move& a, const Move& b) const;
   // Carries it out; yields the kernels it changed.
   std::vector<KernelId> apply(const Move& move);
   // Drops what was reckoned: every answer is the same as before, only later.
@@ -118,13 +125,23 @@ class KernelGraph {
   struct Boundary {
     std::uint64_t version = UINT64_MAX;
     std::vector<TensorId> in, out;  // read from outside; written and needed outside
+    TrafficTerms kept;              // besides: of what it keeps where one row of it does not stay in the cache
   };
+  using Leaves = std::function<bool(TensorId)>;              // whether somebody outside of the operators needs it
+  using Inside = std::function<bool(OperatorId, TensorId)>;  // whether one of them reads it from another one; null: if one makes it
+  struct Kept {
+    std::vector<TensorId> tensors;  // those that the operators read from one another, ascending
+    TrafficTerms traffic;           // as Boundary::kept
+  };
+  Kept keptIn(const std::vector<OperatorId>& ops, const Leaves& leaves, const Inside& inside = {}) const;
   // Of two kernels, while neither has changed since.
   struct Pair {
     bool known = false;
     std::uint64_t versions[2] = {0, 0};
     std::shared_ptr<const TrafficTerms> traffic;
     double bytes = 0;
+    std::vector<TensorId> once;  // handed over and kept, so computed once: ascending
+    std::vector<TensorId> kept;  // what goes through memory in both together and in neither alone
     bool judged = false, cycle = false;
     std::optional<std::pair<TensorId, TensorId>> forbidden;
     std::optional<Hash> reverted;
@@ -149,8 +166,8 @@ class KernelGraph {
   Inlining& inliningOf(TensorId t, const std::vector<KernelId>& consumers) const;
   // What the move saves; `judge` then finds whether it can be done.
   Move scoredMerge(KernelId a, KernelId b, TensorId between) const;
-  void judge(Move& merge, const FusionLimits& limits) const;
-  void judge(Inlining& inlining, const FusionLimits& limits) const;
+  void judge(Move& merge) const;
+  void judge(Inlining& inlining) const;
   std::vector<KernelId> fewConsumers(TensorId t) const;  // none where there are too many to look at
   void changed(KernelId k) { m_versions[k] = ++m_changes; }
   std::vector<OperatorId> sliceFor(TensorId t) const;  // operators of its kernel that its value needs, in order
@@ -173,6 +190,7 @@ class KernelGraph {
   void rename(OperatorId op, const std::map<TensorId, TensorId>& renamed);
 
   Program m_program;
+  FusionLimits m_limits;
   std::vector<OperatorId> m_producer;
   std::vector<std::vector<OperatorId>> m_readers;
   std::vector<bool> m_kept;
@@ -180,6 +198,7 @@ class KernelGraph {
   // Read off once an operator, and again when it is renamed: every score asks for them.
   std::vector<std::vector<TensorId>> m_reads, m_sortedReads, m_writes;
   std::vector<OperatorFacts> m_facts;
+  std::vector<KeptFacts> m_keptFacts;
   std::vector<double> m_flops;
   const MeasuredKernels* m_barred = nullptr;
   std::vector<Hash> m_hashes;  // of operators, where kernels are barred

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/fusion/kept.h"
 #include "core/ir/paths.h"
 #include "core/support/checked.h"
 
@@ -11,47 +12,7 @@ namespace {
 
 Error refuse(const std::string& why) { return Error{"schedule", why, {}, {}}; }
 
-constexpr double kSpared = 4;  // evaluations in place of each of which a costly value is kept
-
-bool costly(ScalarOp op) { return isCall(op) || op == ScalarOp::Div || op == ScalarOp::Sqrt || op == ScalarOp::Rsqrt; }
-
-// An operator with divisions or functions in it that is read many times an element is computed once and kept.
-void storeCostly(GroupView& view) {
-  const Program& p = *view.program;
-  std::vector<double> evaluations(p.tensors.size(), 0);  // of what is inlined
-  for (std::size_t o = p.operators.size(); o-- > 0;) {
-    const Operator& op = p.operators[o];
-    const std::size_t out = op.output.value;
-    const auto nodes = nodesOf(p, op.body);
-    const bool often = evaluations[out] >= kSpared * static_cast<double>(p[op.output].elements());
-    if (!view.stored[out] && often && std::any_of(nodes.begin(), nodes.end(), [&](ExprId e) { return costly(p[e].op); }))
-      view.stored[out] = true;
-    double points = 1;
-    for (const Axis& axis : op.axes) points *= static_cast<double>(axis.extent);
-    if (!view.stored[out]) points = evaluations[out];
-    for (const ExprId e : nodes)
-      if (p[e].op == ScalarOp::Load) evaluations[p[p[e].access].tensor.value] += points;
-  }
-}
-
-constexpr std::size_t kDeepestInline = 48;
-constexpr std::size_t kLargestInline = 2000;  // nodes of one expression after inlining
-
 }  // namespace
-
-bool isCall(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::Exp:
-    case ScalarOp::Log:
-    case ScalarOp::Tanh:
-    case ScalarOp::Sigmoid:
-    case ScalarOp::Erf:
-    case ScalarOp::Sin:
-    case ScalarOp::Cos:
-    case ScalarOp::Pow: return true;
-    default: return false;
-  }
-}
 
 Result<GroupView> viewGroup(const Program& program) {
   GroupView view;
@@ -81,33 +42,17 @@ Result<GroupView> viewGroup(const Program& program) {
   }
   if (view.outputs.empty()) return refuse("the subgraph has no output");
 
-  for (const TensorId t : view.outputs) view.stored[t.value] = true;
-  std::vector<std::size_t> depth(program.tensors.size(), 0), nodes(program.tensors.size(), 0);
+  std::vector<OperatorId> all;
+  std::vector<KeptFacts> facts;
   for (std::size_t o = 0; o < program.operators.size(); ++o) {
-    const Operator& op = program.operators[o];
-    const std::size_t out = op.output.value;
-    if (!view.injective(OperatorId(o))) view.stored[out] = true;
-    std::vector<ExprId> roots{op.body};
-    for (const AccessIndex& index : op.scatter) roots.push_back(index.data);
-    for (const ExprId root : roots) {
-      for (const ExprId e : nodesOf(program, root)) {
-        ++nodes[out];
-        if (program[e].op != ScalarOp::Load) continue;
-        const Access& access = program[program[e].access];
-        const std::size_t from = access.tensor.value;
-        const bool data = std::any_of(access.indices.begin(), access.indices.end(), [](const auto& i) { return i.isData(); });
-        if (data && view.producers[from].valid()) view.stored[from] = true;
-        if (view.stored[from] || !view.producers[from].valid()) continue;
-        depth[out] = std::max(depth[out], depth[from] + 1);
-        nodes[out] += nodes[from];
-      }
-    }
-    if (depth[out] > kDeepestInline || nodes[out] > kLargestInline) {
-      // Its own kernel stage, and what it would have inlined stays inlined here only.
-      view.stored[out] = true;
-    }
+    all.emplace_back(o);
+    facts.push_back(keptFactsOf(program, all.back()));
   }
-  storeCostly(view);
+  const std::vector<bool> kept = keptInGroup(
+      program, all, [&](OperatorId op) -> const KeptFacts& { return facts[op.value]; },
+      [&](TensorId t) { return static_cast<bool>(view.isOutput[t.value]); });
+  for (std::size_t o = 0; o < all.size(); ++o)
+    if (kept[o]) view.stored[program.operators[o].output.value] = true;
   return view;
 }
 

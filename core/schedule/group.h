@@ -16,7 +16,7 @@ struct GroupView {
   std::vector<TensorId> inputs;       // without producer, by id
   std::vector<TensorId> outputs;      // of the program's outputs, in order
   std::vector<bool> isOutput;         // by tensor
-  std::vector<bool> stored;           // by tensor: has a buffer of its own in the plain lowering
+  std::vector<bool> stored;           // by tensor: has a buffer of its own in the plain lowering (core/fusion/kept.h)
 
   const Operator& producerOf(TensorId t) const { return (*program)[producers[t.value]]; }
   bool injective(OperatorId id) const {
@@ -30,9 +30,6 @@ Result<GroupView> viewGroup(const Program& program);
 
 // The access reads at the operator's own output point: component k is axis k, or 0 where that has no other value.
 bool readsOwnPoint(const Operator& op, const Access& access);
-
-// A function rather than an instruction or a few: exp, tanh, pow, ...
-bool isCall(ScalarOp op);
 
 // Operand buffers in binding order; workspace for stored tensors that are no operands.
 void declareOperands(const GroupView& group, Function& function, std::vector<BufferId>& buffers);

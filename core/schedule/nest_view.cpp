@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "core/fusion/kept.h"
 #include "core/schedule/nest.h"
 #include "core/schedule/scatter.h"
 #include "core/support/checked.h"

@@ -91,7 +91,7 @@ TEST(FusionCases, ManyPlusMany) {
   double bytes = 0, operations = 0;
   std::int64_t kernels = 0;
   for (const TensorId t : {C, gc})
-    for (const KernelGraph::Move& m : graph.movesFor(t, {})) {
+    for (const KernelGraph::Move& m : graph.movesFor(t)) {
       if (m.kind != KernelGraph::Move::Kind::Inline) continue;
       for (const auto& [tensor, amount] : *m.traffic) traffic[tensor] += amount / kBytes;
       bytes += m.bytes;
@@ -118,8 +118,8 @@ TEST(Fusion, RefusesWhatCostsMore) {
   Build b;
   const TensorId a = b.given("A", kN);
   const TensorId big = b.made("E", {kN});
-  b.define(big, b.p.unary(ScalarOp::Exp, b.at(a)));
-  // Every point of Y reads all of E: fused, exp would be computed kN times as often.
+  b.define(big, b.p.binary(ScalarOp::Mul, b.at(a), b.p.constant(2)));
+  // Every point of Y reads all of E: fused, the product would be computed kN times as often.
   const TensorId y = b.made("Y", {kN});
   const ExprId x = b.at(a), e = b.at(big, {1});
   b.define(y, b.p.binary(ScalarOp::Max, x, e), Phase::Forward, Reducer::Sum, {kN});
@@ -129,7 +129,7 @@ TEST(Fusion, RefusesWhatCostsMore) {
   ASSERT_TRUE(result.ok());
   const FusionDecision& d = decisionOn(*result, "E");
   EXPECT_EQ(d.state, FusionState::Refused);
-  EXPECT_EQ(d.dC, -8.0 * kN * (kN - 1));
+  EXPECT_EQ(d.dC, -1.0 * kN * (kN - 1));
   EXPECT_LT(d.R, 0);
   EXPECT_EQ(d.recomputed, "E");
   ASSERT_FALSE(d.flips.empty());
@@ -140,6 +140,45 @@ TEST(Fusion, RefusesWhatCostsMore) {
     else continue;
     EXPECT_NEAR(d.dT / changed.bandwidth + d.dC / changed.flopRate, 0, 1e-9 * std::abs(d.R)) << f.quantity;
   }
+}
+
+// What is costly and read often is computed once and kept between the kernel's loops. It costs no traffic while it stays in the cache.
+TEST(Fusion, WhatTheKernelKeepsIsComputedOnce) {
+  Build b;
+  const TensorId a = b.given("A", kN);
+  const TensorId big = b.made("E", {kN});
+  b.define(big, b.p.unary(ScalarOp::Exp, b.at(a)));
+  const TensorId y = b.made("Y", {kN});
+  const ExprId x = b.at(a), e = b.at(big, {1});
+  b.define(y, b.p.binary(ScalarOp::Max, x, e), Phase::Forward, Reducer::Sum, {kN});
+  b.keep(y);
+  const DeviceConstants slowArithmetic{1e12, 1e6, 1e-9};
+  for (const bool fits : {true, false}) {
+    SCOPED_TRACE(fits);
+    FusionOptions options;
+    options.limits.rowBytes = fits ? kBytes : kBytes - 1;
+    const auto result = fuse(b.partitioned(), slowArithmetic, options);
+    ASSERT_TRUE(result.ok());
+    const FusionDecision& d = decisionOn(*result, "E");
+    EXPECT_EQ(d.state, FusionState::Accepted);
+    EXPECT_EQ(d.dC, 0);
+    EXPECT_EQ(d.recomputed, "");
+    EXPECT_EQ(d.dT, fits ? 3.0 * kBytes : 1.0 * kBytes) << "A is read once less, and E goes through memory where it does not fit";
+    EXPECT_EQ(d.kept, fits ? "" : "E");
+    EXPECT_EQ(d.why.find("E written and read inside") == std::string::npos, fits) << d.why;
+  }
+  // Read twice it is computed again, as what costs little is.
+  Build twice;
+  const TensorId in = twice.given("A", kN), made = twice.made("E", {kN}), z = twice.made("Z", {kN});
+  twice.define(made, twice.p.unary(ScalarOp::Exp, twice.at(in)));
+  const IndexExpr mirrored = IndexExpr(kN - 1) - IndexExpr::variable(0);
+  const ExprId here = twice.at(made), there = twice.p.load(made, {{mirrored, {}}});
+  twice.define(z, twice.p.binary(ScalarOp::Add, here, there));
+  twice.keep(z);
+  const auto result = fuse(twice.partitioned(), kSlowMemory);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(decisionOn(*result, "E").dC, -8.0 * kN);
+  EXPECT_EQ(decisionOn(*result, "E").recomputed, "E");
 }
 
 // C reads B at its own point and at the transposed one: each of B's elements is computed twice in the fused kernel.
@@ -204,7 +243,7 @@ TEST(Fusion, ACopyOfAnOptimiserStaysTheOptimisers) {
   for (const TensorId t : {w, u}) b.keep(t);
   KernelGraph graph(b.partitioned());
   for (const auto& [tensor, kind] : {std::pair(g, KernelGraph::Move::Kind::Merge), {c, KernelGraph::Move::Kind::Inline}}) {
-    const auto moves = graph.movesFor(tensor, {});
+    const auto moves = graph.movesFor(tensor);
     const auto move = std::find_if(moves.begin(), moves.end(), [&](const KernelGraph::Move& m) { return m.kind == kind; });
     ASSERT_NE(move, moves.end());
     graph.apply(*move);

@@ -138,7 +138,8 @@ TEST(FusionFlips, ASizeThatFlipsADecisionDoesWhenItIsSet) {
   for (const Case& c : {Case{"let N = 24, K = 40, J = 8\n", 1}, Case{"let N = 24, K = 40, J = 30\n", 3}}) {
     SCOPED_TRACE(c.lets);
     const std::string text = std::string(c.lets) +
-                             "input A[N, K] = normal(0, 1)\ninput B[K, J] = normal(0, 1)\nE[i, k] = exp(A[i, k])\n"
+                             "input A[N, K] = normal(0, 1)\ninput B[K, J] = normal(0, 1)\n"
+                             "E[i, k] = (((A[i, k]*3 + 1)*A[i, k] + 2)*A[i, k] + 5)*A[i, k] + 7\n"
                              "Y[i, j] = max[k] (E[i, k] + B[k, j])\nshow Y\n";
     const auto decided = [&](const std::map<std::string, std::string>& sets) {
       StageOptions options;
@@ -199,7 +200,8 @@ TEST(FusionFlips, DigitsOfAnIndexScaleNoDimensionThatTheyStayIn) {
                          "Y",
                          "L",
                          0},
-                        {"let N = 40, T = 10\ninput A[N, T*3] = normal(0, 1)\nE[n, t, r: 3] = exp(A[n, t*3 + r])\n"
+                        {"let N = 40, T = 10\ninput A[N, T*3] = normal(0, 1)\n"
+                         "E[n, t, r: 3] = (((A[n, t*3 + r]*3 + 1)*A[n, t*3 + r] + 2)*A[n, t*3 + r] + 5)*A[n, t*3 + r] + 7\n"
                          "Y[n, m: T*3] = max[k: N] (E[k, m//3, m%3] + A[n, m])\nshow Y\n",
                          {{40, {"N", 1}}, {30, {"T", 3}}, {10, {"T", 1}}},
                          "E",
