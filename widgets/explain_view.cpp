@@ -29,6 +29,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/names.h"
 #include "widgets/stage_slider.h"
+#include "widgets/step_chooser.h"
 #include "widgets/write_file.h"
 
 namespace nf {
@@ -136,10 +137,10 @@ class StateProxy : public QSortFilterProxyModel {
 ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* parent)
     : DockPage(theme, QStringLiteral("explain"), parent), m_theme(theme), m_selection(selection),
       m_graphHeader(new PanelHeader(theme, tr("Graph"))), m_fusionHeader(new PanelHeader(theme, tr("Fusion"))),
-      m_slider(new StageSlider(theme)), m_graph(new GraphView(theme, selection)), m_nodes(new QTableWidget),
-      m_graphStack(new QStackedWidget), m_find(new QLineEdit), m_found(label({}, "muted")), m_zoom(new QToolButton),
-      m_model(new FusionModel(this)), m_proxy(new StateProxy(this)), m_table(new QTableView), m_states(new QComboBox),
-      m_none(label({}, "muted")), m_card(new DecisionCard(theme)) {
+      m_slider(new StageSlider(theme)), m_steps(new StepChooser), m_graph(new GraphView(theme, selection)),
+      m_nodes(new QTableWidget), m_graphStack(new QStackedWidget), m_find(new QLineEdit), m_found(label({}, "muted")),
+      m_zoom(new QToolButton), m_model(new FusionModel(this)), m_proxy(new StateProxy(this)), m_table(new QTableView),
+      m_states(new QComboBox), m_none(label({}, "muted")), m_card(new DecisionCard(theme)) {
   m_waitTimer.setInterval(500);
   connect(&m_waitTimer, &QTimer::timeout, this, &ExplainView::showWaiting);
   showWaiting();
@@ -177,9 +178,10 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_zoom->setFocusPolicy(Qt::TabFocus);
   m_zoom->setAccessibleName(tr("Zoom, show all"));
   m_zoom->setToolTip(tr("Show all of it (0)"));
-  for (QWidget* w : {static_cast<QWidget*>(m_find), static_cast<QWidget*>(m_found), static_cast<QWidget*>(changes),
-                     static_cast<QWidget*>(groups), static_cast<QWidget*>(asTable), static_cast<QWidget*>(svg),
-                     static_cast<QWidget*>(minus), static_cast<QWidget*>(m_zoom), static_cast<QWidget*>(plus)})
+  for (QWidget* w :
+       {static_cast<QWidget*>(m_steps), static_cast<QWidget*>(m_find), static_cast<QWidget*>(m_found),
+        static_cast<QWidget*>(changes), static_cast<QWidget*>(groups), static_cast<QWidget*>(asTable), static_cast<QWidget*>(svg),
+        static_cast<QWidget*>(minus), static_cast<QWidget*>(m_zoom), static_cast<QWidget*>(plus)})
     m_graphHeader->add(w);
   topLayout->addWidget(m_graphHeader);
   topLayout->addWidget(line());

@@ -31,6 +31,7 @@ class FusionModel;
 class GraphView;
 class PanelHeader;
 class StageSlider;
+class StepChooser;
 
 // Graph by stage in the middle; fusion decisions and the card of the chosen one in panels around it: one selection.
 class ExplainView : public DockPage {
@@ -60,6 +61,7 @@ class ExplainView : public DockPage {
   QString counts() const;     // of the graph: "7 nodes, 8 edges"
   QString foundText() const;  // "2 of 5": which of the nodes that the text is found in
   StageSlider* slider() const { return m_slider; }
+  StepChooser* steps() const { return m_steps; }
   void chooseDecision(int number);
   bool decided() const { return m_decided; }  // the card's decision is what is selected
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0
@@ -86,6 +88,7 @@ class ExplainView : public DockPage {
   std::ptrdiff_t m_added = 0, m_changed = 0, m_fused = 0;  // nodes by the stage's pass; kernels of several operators
   PanelHeader *m_graphHeader, *m_fusionHeader;
   StageSlider* m_slider;
+  StepChooser* m_steps;
   GraphView* m_graph;
   QTableWidget* m_nodes;
   QStackedWidget* m_graphStack;

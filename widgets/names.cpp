@@ -15,11 +15,16 @@ const QRegularExpression& countedForm() {
   static const QRegularExpression form(QStringLiteral(R"(^(.*?)( and (\d+) more)$)"));
   return form;
 }
+bool severalLosses = false;
 }  // namespace
+
+void setSeveralLosses(bool several) { severalLosses = several; }
 
 QString derivativeText(const QString& name) { return QString(name).replace(derivative(), QStringLiteral("d\\1/d\\2")); }
 
-QString shortName(const QString& name) { return QString(name).replace(derivative(), QStringLiteral("d\\2")); }
+QString shortName(const QString& name) {
+  return severalLosses ? derivativeText(name) : QString(name).replace(derivative(), QStringLiteral("d\\2"));
+}
 
 QStringList spellings(const QString& name) {
   QStringList all{name, derivativeText(name), shortName(name)};

@@ -10,8 +10,11 @@ namespace nf {
 // Names of derivatives as one writes them by hand; other names as they are. In a longer text each of them is replaced. The source alone
 // says `d(L)/d(W)`; the outline and the inspector, which name the loss, dL/dW; graphs, decisions, kernels and plots dW.
 QString derivativeText(const QString& name);  // "dL/dW" for "d(L)/d(W)"
-QString shortName(const QString& name);       // "dW", where the loss is understood
+QString shortName(const QString& name);       // "dW", where the loss is understood; else dL/dW
 inline QString shortName(const std::string& name) { return shortName(QString::fromStdString(name)); }
+
+// Of the notebook in sight: derivatives of several losses are told apart by them.
+void setSeveralLosses(bool several);
 
 // Every way in which one may write the name: as the source, with its loss, and without it.
 QStringList spellings(const QString& name);

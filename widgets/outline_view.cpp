@@ -216,7 +216,10 @@ void OutlineView::setCells(const std::vector<CellLine>& cells, CellId active) {
   QTreeWidgetItem* const now = chosen < 0 ? nullptr : m_cells->child(chosen);
   for (QTreeWidgetItem* item : m_tree->selectedItems())
     if (item->parent() == m_cells && item != now) item->setSelected(false);
-  if (now && !now->isSelected()) now->setSelected(true);
+  if (now && !now->isSelected()) {
+    now->setSelected(true);
+    if (m_cells->isExpanded() && !now->isHidden()) m_tree->scrollToItem(now);
+  }
 }
 
 void OutlineView::setNames(const protocol::Analysis& analysis, const std::set<std::string>& missing) {

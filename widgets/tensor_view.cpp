@@ -433,7 +433,10 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   const bool whole = !slice.dtype.empty() && slice.dtype.front() != 'f';
   m_model->setWhole(whole);
   if (scalar) m_number->setText(numberText(values.front(), whole, 7));
-  m_image->scale = std::max(std::abs(slice.min), std::abs(slice.max));
+  // Of what is shown: one value far off in another part of the tensor takes no colour from this one.
+  m_image->scale = 0;
+  for (const double v : values)
+    if (std::isfinite(v)) m_image->scale = std::max(m_image->scale, std::abs(v));
   const auto first = [&](std::size_t fromEnd) { return rank >= fromEnd ? slice.begin[rank - fromEnd] : 0; };
   m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page, first(2), first(1));
   m_histogram->slice = slice;

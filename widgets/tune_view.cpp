@@ -22,6 +22,7 @@
 #include "widgets/names.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
+#include "widgets/step_chooser.h"
 #include "widgets/tune_trials.h"
 
 namespace nf {
@@ -154,7 +155,7 @@ QLabel* steadyMuted() {
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(steadyMuted()),
       m_byHand(label({}, "muted")), m_now(new ElidedLabel("muted")), m_reason(steadyMuted()), m_share(new BudgetSlider(theme)),
-      m_list(new SubgraphList(theme)), m_roofHeader(new PanelHeader(theme, tr("Roofline"))),
+      m_steps(new StepChooser), m_list(new SubgraphList(theme)), m_roofHeader(new PanelHeader(theme, tr("Roofline"))),
       m_trialsHeader(new PanelHeader(theme, tr("Trials"))), m_latencyHeader(new PanelHeader(theme, tr("Step latency"))),
       m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_lineageHeader(new PanelHeader(theme, tr("Lineage"))),
       m_knobBox(new QWidget), m_lineageBox(new QWidget), m_besideKnobs(new QVBoxLayout), m_belowKnobs(new QVBoxLayout),
@@ -332,6 +333,7 @@ QWidget* TuneView::makeLeft() {
   layout->addWidget(line());
   auto* subgraphHeader = new PanelHeader(m_theme, tr("Subgraphs"));
   subgraphHeader->setDetail(tr("timed alone"));
+  subgraphHeader->add(m_steps);
   layout->addWidget(subgraphHeader);
   m_list->setItemDelegate(new SubgraphDelegate(
       m_theme, &m_subgraphs, [this](const std::string& id) { return holdsSelected(id); }, this));

@@ -32,6 +32,7 @@ namespace nf {
 class KernelView;
 class PanelHeader;
 class ProfileView;
+class StepChooser;
 
 // The search and the training it serves: subgraphs and their share, every trial, latency and loss of the steps, the kernel and its
 // place under the roofline. The playhead, one trial, is in all of them.
@@ -115,6 +116,7 @@ class TuneView : public QWidget {
   QPushButton* pin() const { return m_pin; }
   QPushButton* replay() const { return m_replay; }
   QString measured() const;
+  StepChooser* steps() const { return m_steps; }
   QString lineage() const;  // as rich text
   QString now() const;
   QString spent() const;     // the budget in words
@@ -205,6 +207,7 @@ class TuneView : public QWidget {
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle
   bool m_settingShare = false;
+  StepChooser* m_steps;
   QListWidget* m_list;
   PanelHeader* m_roofHeader;
   PanelHeader *m_trialsHeader, *m_latencyHeader, *m_knobHeader, *m_lineageHeader;

@@ -9,6 +9,7 @@
 
 #include "app/neoflow/commands.h"
 #include "app/neoflow/stop_on_signal.h"
+#include "core/runtime/report.h"
 #include "core/runtime/run.h"
 #include "core/runtime/train.h"
 #include "core/support/row_names.h"

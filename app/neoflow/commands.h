@@ -39,13 +39,19 @@ struct FileOptions {
   bool json = false;
 };
 
-struct ShowOptions : FileOptions {
+// Of which `train` statement, from 1, the step is looked at.
+struct StepOptions : FileOptions {
+  std::size_t which = 1;
+  CompileOptions compiled() const { return {.train = which - 1}; }
+};
+
+struct ShowOptions : StepOptions {
   std::string stage = "source";
   bool dot = false;
   bool evaluation = false;
 };
 
-struct ExplainOptions : FileOptions {
+struct ExplainOptions : StepOptions {
   std::string measure;  // "PRODUCER,CONSUMER"
 };
 
@@ -83,7 +89,7 @@ struct TrainCommandOptions : FileOptions {
   bool progress = false, noEvaluation = false, onlyEvaluation = false, noRecords = false;
 };
 
-struct TuneCommandOptions : FileOptions {
+struct TuneCommandOptions : StepOptions {
   DeviceChoice device;
   std::int64_t trials = 256;
   double seconds = 0;
@@ -104,7 +110,7 @@ struct BenchOptions : FileOptions {
   bool turns = false;  // measure once for each line on standard input
 };
 
-struct ExportOptions : FileOptions {
+struct ExportOptions : StepOptions {
   DeviceChoice device;
   std::string to, folder, stage = "fused";
   bool values = false;  // of html: what the cells show is computed
@@ -133,7 +139,7 @@ struct Loaded {
   bool ok() const { return exitCode == kExitFine; }
 };
 nlohmann::json toJson(const Diagnostics& diagnostics, const SourceMap& sources);  // as `check --json` has them
-Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});
+Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});     // compile.train: of a statement that there is
 Result<Source> readSource(const std::string& file, const std::string& as = {});
 Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets);
 
@@ -143,14 +149,6 @@ Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, con
 
 // What training meets by default: the device, with what was measured on it before. Null: none opens.
 std::unique_ptr<DeviceContext> trainingDevice(BackendRegistry& registry, StageOptions& passes, bool measures);
-
-// NAME.peer.json beside NAME.nf: {"name": "PyTorch 1.13.1, one thread", "step_ms": 10.5}, another system's recorded step, which the
-// report draws as a line. Nothing where there is no such file or it holds something else.
-struct PeerFigure {
-  std::string name;
-  double stepMilliseconds = 0;
-};
-std::optional<PeerFigure> peerBeside(const std::string& file);
 
 // Columns for the names of a table whose other cells take `others`: what the terminal leaves, else what 120 columns do; no more than the
 // longest name needs.

@@ -164,7 +164,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     return report(
         {"usage", "--to " + options.to + " makes kernels for " + (cuda ? "cuda" : "cpu") + ", not for " + device + ".", {}, {}},
         options.json, kExitUsage);
-  const Loaded loaded = loadNotebook(options);
+  const Loaded loaded = loadNotebook(options, options.compiled());
   if (!loaded.ok()) {
     if (!loaded.notebook.diagnostics.empty())
       return tellMistakes(loaded.notebook.diagnostics, loaded.notebook.sources, options.file, options.json);
@@ -190,7 +190,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   } else if (!target) {
     return report(target.error(), options.json, exitCodeOf(target.error()));
   }
-  const auto both = notebookStages(loaded.notebook, decidedProgram(loaded.notebook), passes);
+  const auto both = notebookStages(loaded.notebook, decidedProgram(loaded.notebook, options.which - 1), passes);
   if (!both) return report(both.error(), options.json, kExitInternal);
   if (hasErrors(both->whole->diagnostics))
     return tellMistakes(both->whole->diagnostics, loaded.notebook.sources, options.file, options.json);

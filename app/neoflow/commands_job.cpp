@@ -432,15 +432,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   if (summary->unsaved && !json) report(*summary->unsaved, false);
   bool complete = !summary->unsaved;
   if (!summary->folder.empty()) {
-    ReportOptions reportOptions;
-    reportOptions.title = std::filesystem::path(options.file).filename().string();
-    if (const auto peer = peerBeside(options.file)) {
-      reportOptions.peerName = peer->name;
-      reportOptions.peerStepMilliseconds = peer->stepMilliseconds;
-    }
-    const std::string path = summary->folder + "/report.html";
-    const auto html = htmlReport(summary->folder, reportOptions);
-    const auto written = html ? writeFileAtomically(path, *html) : Result<Unit>(html.error());
+    const auto written = writeReport(summary->folder, options.file);
     if (!written) {
       Error error = written.error();
       error.message = "The report was not written: " + error.message + ".";
@@ -457,7 +449,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const bool json = options.json || options.progress;
   FileOptions file = options;
   file.json = json;
-  const Loaded loaded = loadNotebook(file);
+  const Loaded loaded = loadNotebook(file, options.compiled());
   if (!loaded.ok()) {
     if (!loaded.notebook.diagnostics.empty())
       return reportMistakes(options, json, loaded.notebook.diagnostics, loaded.notebook.sources);
@@ -471,7 +463,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   if (const auto target = backend->target("cpu", threads)) passes.device = deviceConstants(*target);
   StageOptions first = passes;
   first.invert.stop = signals.token();
-  const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), first);
+  const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook, options.which - 1)), first);
   const auto codeOf = [](const Error& error) { return isStopped(error) ? kExitMachineLacks : kExitInternal; };
   if (!stages) return report(stages.error(), json, codeOf(stages.error()));
   if (hasErrors(stages->diagnostics)) return reportMistakes(options, json, stages->diagnostics, loaded.notebook.sources);

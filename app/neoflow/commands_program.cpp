@@ -253,11 +253,11 @@ std::shared_ptr<const Stages> stagesOf(const CompiledNotebook& notebook, const S
 }
 
 // The same of what is fused; nothing where it can't go so far. `evaluates`: of the program that evaluates, not of the one that trains.
-std::optional<NotebookStages> fusedStagesOf(const CompiledNotebook& notebook, bool evaluates, const StageOptions& options,
-                                            bool json, int& exitCode) {
+std::optional<NotebookStages> fusedStagesOf(const CompiledNotebook& notebook, std::size_t train, bool evaluates,
+                                            const StageOptions& options, bool json, int& exitCode) {
   const bool other = evaluates && !notebook.trains.empty();
   auto stages = notebookStages(
-      notebook, other ? evaluationProgram(notebook, notebook.trains.front().loss) : decidedProgram(notebook), options);
+      notebook, other ? evaluationProgram(notebook, notebook.trains[train].loss) : decidedProgram(notebook, train), options);
   if (!stages) {
     exitCode = report(stages.error(), json, kExitInternal);
     return std::nullopt;
@@ -412,7 +412,7 @@ int runShow(const FindDevices& devices, const ShowOptions& options) {
   if (options.dot && *stage > Stage::Fused)
     return report({"usage", "--dot draws a program up to the stage fused.", {}, {}}, options.json, kExitUsage);
   WorkingLine working("deriving gradients", options.json);
-  CompileOptions compile;
+  CompileOptions compile = options.compiled();
   compile.training = !options.evaluation;
   const Loaded loaded = loadNotebook(options, compile);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
@@ -422,7 +422,7 @@ int runShow(const FindDevices& devices, const ShowOptions& options) {
   if (*stage >= Stage::Fused) context = trainingDevice(devices(), passes, false);
   int exitCode = kExitFine;
   if (*stage >= Stage::Fused) {
-    const auto fused = fusedStagesOf(loaded.notebook, options.evaluation, passes, options.json, exitCode);
+    const auto fused = fusedStagesOf(loaded.notebook, options.which - 1, options.evaluation, passes, options.json, exitCode);
     if (!fused) return exitCode;
     if (*stage > Stage::Fused) return showKernels(*fused, context.get(), passes, *stage, loaded.notebook.sources, options);
     const Program& program = *fused->decided->fused;
@@ -499,10 +499,10 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
   WorkingLine working("deriving gradients and deciding on fusion", options.json);
   StageOptions passes;
   const std::unique_ptr<DeviceContext> context = trainingDevice(registry, passes, !options.measure.empty());
-  const Loaded loaded = loadNotebook(options);
+  const Loaded loaded = loadNotebook(options, options.compiled());
   if (!presentable(loaded, options.json)) return loaded.exitCode;
   int exitCode = kExitFine;
-  const auto both = fusedStagesOf(loaded.notebook, false, passes, options.json, exitCode);
+  const auto both = fusedStagesOf(loaded.notebook, options.which - 1, false, passes, options.json, exitCode);
   if (!both) return exitCode;
   const Stages* const stages = both->decided.get();
   if (!options.json) std::cerr << render(hintsOutsideStep(loaded.notebook), loaded.notebook.sources);

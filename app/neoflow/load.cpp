@@ -91,18 +91,6 @@ Result<std::map<std::string, std::string>> parseSets(const std::vector<std::stri
   return result;
 }
 
-std::optional<PeerFigure> peerBeside(const std::string& file) {
-  std::ifstream in(std::filesystem::path(file).replace_extension(".peer.json"), std::ios::binary);
-  if (!in) return std::nullopt;
-  const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
-  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("step_ms") ||
-      !json["step_ms"].is_number())
-    return std::nullopt;
-  const double ms = json["step_ms"].get<double>();
-  if (!(ms > 0)) return std::nullopt;
-  return PeerFigure{json["name"].get<std::string>(), ms};
-}
-
 Loaded loadNotebook(const FileOptions& options, CompileOptions compile) {
   Loaded loaded;
   auto sets = parseSets(options.sets);
@@ -118,6 +106,9 @@ Loaded loadNotebook(const FileOptions& options, CompileOptions compile) {
   }
   loaded.notebook = compileNotebook(std::move(*source), compile);
   if (!loaded.notebook.ok()) loaded.exitCode = kExitWrongInput;
+  else if (compile.train > 0 && compile.train >= loaded.notebook.trains.size())
+    loaded.exitCode = report({"usage", "There is no `train` statement " + std::to_string(compile.train + 1) + ".", {}, {}},
+                             options.json, kExitUsage, options.file);
   return loaded;
 }
 

@@ -221,10 +221,14 @@ int commandLine(int argc, char** argv, bool json) {
   addFile(checkCommand, check);
   checkCommand->callback([&] { exitCode = nf::runCheck(check, devices); });
 
+  const auto addWhich = [](CLI::App* command, std::size_t& which) {
+    command->add_option("--which", which, "number of the `train` statement, from 1")->capture_default_str()->check(wholeFrom(1));
+  };
   nf::ShowOptions show;
   CLI::App* showCommand = app.add_subcommand(
       "show", "Print the program after a stage, as language text that can be run again (after lowered: the loops of the kernels)");
   addFile(showCommand, show);
+  addWhich(showCommand, show.which);
   showCommand
       ->add_option("--stage", show.stage,
                    "source, differentiated, transformed, partitioned, fused, scheduled or lowered: the kernels' loops")
@@ -247,6 +251,7 @@ int commandLine(int argc, char** argv, bool json) {
   nf::ExplainOptions explain;
   CLI::App* explainCommand = app.add_subcommand("explain", "Every fusion decision with dT, dC, dK, R, why, and what would flip it");
   addFile(explainCommand, explain);
+  addWhich(explainCommand, explain.which);
   explainCommand->add_option("--measure", explain.measure,
                              "PRODUCER,CONSUMER: compile this fusion both ways, fused and split, and measure them in turn");
   explainCommand->callback([&] { exitCode = nf::runExplain(devices(), explain); });
@@ -270,9 +275,7 @@ int commandLine(int argc, char** argv, bool json) {
                          "optimizer = sgd(lr=0.01), wrt = all, clip = none, mode = dynamic, device = auto, seed = 1");
   addFile(trainCommand, train);
   addDevice(trainCommand, train.device);
-  trainCommand->add_option("--which", train.which, "number of the `train` statement, from 1")
-      ->capture_default_str()
-      ->check(wholeFrom(1));
+  addWhich(trainCommand, train.which);
   trainCommand->add_option("--mode", train.mode, "dynamic: kernels get faster while it trains; static: the same kernels throughout")
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
@@ -318,6 +321,7 @@ int commandLine(int argc, char** argv, bool json) {
   nf::TuneCommandOptions tune;
   CLI::App* tuneCommand = app.add_subcommand("tune", "Search faster kernels for a notebook and record them");
   addFile(tuneCommand, tune);
+  addWhich(tuneCommand, tune.which);
   tuneCommand->add_option("--threads", tune.device.threads, "threads of CPU kernels")->check(wholeFrom(0, 1024));
   tuneCommand->add_option("--trials", tune.trials, "schedules to try, all kernels together")
       ->capture_default_str()
@@ -396,9 +400,7 @@ int commandLine(int argc, char** argv, bool json) {
       "profile", "Wall time of every kernel of a training step; where nothing trains, of what its cells ask for");
   addFile(profileCommand, profile);
   addDevice(profileCommand, profile.device);
-  profileCommand->add_option("--which", profile.which, "number of the `train` statement, from 1")
-      ->capture_default_str()
-      ->check(wholeFrom(1));
+  addWhich(profileCommand, profile.which);
   profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(wholeFrom(1, 100000));
   profileCommand->add_option("--trace", profile.trace,
                              "writes every launch of the timed runs to this file, for chrome://tracing and Perfetto");
@@ -408,6 +410,7 @@ int commandLine(int argc, char** argv, bool json) {
   CLI::App* exportCommand = app.add_subcommand("export", "Write a notebook in another form");
   addFile(exportCommand, exported);
   addDevice(exportCommand, exported.device);
+  addWhich(exportCommand, exported.which);
   exportCommand->add_option("DIR", exported.folder, "folder to write into; made where it is missing")->required();
   exportCommand
       ->add_option("--to", exported.to,

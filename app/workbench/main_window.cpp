@@ -407,6 +407,7 @@ void MainWindow::showTab(int index) {
   m_outline->filterField()->clear();
   m_tab->workspace->setCurrent(true);
   m_outline->setNames(m_tab->workspace->names(), m_tab->workspace->missing());
+  refreshSteps();
   m_tune->goBack(m_tab->tuned);
   m_tune->setBudget(m_tab->workspace->budget());
   m_tune->setRunState(m_tab->workspace->runState(), m_tab->workspace->trialsOfOthers());

@@ -165,6 +165,7 @@ class MainWindow : public QMainWindow {
   void refreshPeer();
   void followRun();
   void refreshValues();
+  void refreshSteps();  // of which training the views show one
   void refreshOutline();
   void refreshStatus();
   void refreshDevice();

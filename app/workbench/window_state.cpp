@@ -26,6 +26,7 @@
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/step_chooser.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -286,6 +287,22 @@ void MainWindow::refreshTitle() {
       ->setToolTip(d.canUndo() ? tr("Undo: %1").arg(QString::fromStdString(d.undoLabel())) : tr("Undo"));
   action(QStringLiteral("edit.redo"))
       ->setToolTip(d.canRedo() ? tr("Redo: %1").arg(QString::fromStdString(d.redoLabel())) : tr("Redo"));
+}
+
+void MainWindow::refreshSteps() {
+  const protocol::Analysis& analysis = m_tab->workspace->analysis();
+  QStringList losses;
+  for (const protocol::CellInfo& cell : analysis.cells) {
+    if (!cell.train) continue;
+    // Statements stand in order; one that shares its cell with another is known by its number.
+    while (losses.size() < cell.train->number) losses << tr("train %1").arg(losses.size() + 1);
+    losses << QString::fromStdString(cell.train->loss);
+  }
+  std::set<std::string> derived;
+  for (const protocol::TensorInfo& t : analysis.tensors)
+    if (t.derivative) derived.insert(t.name.substr(0, t.name.find(")/d(")));
+  setSeveralLosses(derived.size() > 1);
+  for (StepChooser* steps : {m_explain->steps(), m_tune->steps()}) steps->setTrains(losses, static_cast<int>(analysis.step));
 }
 
 void MainWindow::refreshOutline() {

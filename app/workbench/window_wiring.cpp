@@ -27,6 +27,7 @@
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/rename_bar.h"
+#include "widgets/step_chooser.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -175,6 +176,7 @@ void MainWindow::connectTab(Tab* tab) {
         m_messages->dismiss("export");
       }
       m_outline->setNames(w->names(), w->missing());
+      refreshSteps();
       refreshOutline();
       refreshStatus();
       refreshPage();
@@ -620,6 +622,8 @@ void MainWindow::connectViews() {
           });
   connect(m_explain, &ExplainView::decisionChosen, this, &MainWindow::refreshLeads);
   connect(m_explain, &ExplainView::stageWanted, this, [this](const QString& stage) { workspace().wantGraph(stage); });
+  for (const StepChooser* steps : {m_explain->steps(), m_tune->steps()})
+    connect(steps, &StepChooser::chosen, this, [this](int train) { workspace().lookAtStep(static_cast<std::uint32_t>(train)); });
   connect(m_explain, &ExplainView::hintRequested, this,
           [this](const QString& producer, const QString& consumer, Document::FusionHint hint) {
             Document& d = workspace().document();

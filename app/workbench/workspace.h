@@ -149,6 +149,8 @@ class Workspace : public QObject {
   void carryAgain();
   void leaveStranded() { m_stranded.clear(); }
   bool awaitsStep() const { return m_resuming; }  // of a run that goes on from a checkpoint
+  // Graph, decisions, kernels and trials become those of a step of this `train` statement, from 0; a training that begins does so for its own.
+  void lookAtStep(std::uint32_t train);
   // `resume`: training goes on from this checkpoint, "newest" or a file; empty: from the first step.
   void runCell(std::uint32_t cell, bool train, const QString& resume = {});
   void runAll();
@@ -258,6 +260,7 @@ class Workspace : public QObject {
   bool m_namesAreWhole = false;
   std::vector<protocol::DiagnosticInfo> m_refusedHints;  // of m_analysis.diagnostics
   std::set<std::string> m_missing;
+  std::uint32_t m_step = 0;       // DocumentReplaced::step
   std::uint64_t m_sentWhole = 0;  // the revision that the engine was given the whole text of last
   qint64 m_lastKeyMs = 0;
   std::string meaningOfTrainings() const;

@@ -29,7 +29,16 @@ void Workspace::sendDocument() {
   const QString runs = m_path.isEmpty() ? place() : QString();
   tell(DocumentReplaced{m_document->revision(), (runs.isEmpty() ? name() : runs).toStdString(),
                         m_path.isEmpty() ? QDir::currentPath().toStdString() : QFileInfo(m_path).absolutePath().toStdString(),
-                        asUtf8(m_document->text())});
+                        asUtf8(m_document->text()), m_step});
+}
+
+void Workspace::lookAtStep(std::uint32_t train) {
+  if (m_step == train && m_analysis.step == train) return;
+  m_step = train;
+  m_profile.reset();
+  m_document->renew();  // all that is known is of another step
+  sendDocument();
+  Q_EMIT documentEdited();
 }
 
 namespace {
@@ -403,6 +412,7 @@ void Workspace::runCell(std::uint32_t cell, bool train, const QString& resume) {
       m_swaps.clear();
       m_evals.clear();
     }
+    if (cell < m_analysis.cells.size() && m_analysis.cells[cell].train) lookAtStep(m_analysis.cells[cell].train->number);
     m_trials.clear();
     m_counted.clear();
     m_byHand = 0;

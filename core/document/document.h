@@ -74,6 +74,7 @@ class Document {
 
   const std::string& text() const { return m_text; }
   std::uint64_t revision() const { return m_revision; }  // one more with every edit, undone ones too
+  void renew() { ++m_revision; }                         // the same text, to be looked at anew
   const std::vector<Cell>& cells() const { return m_cells; }
   const Cell* cell(CellId id) const;
   std::size_t indexOf(CellId id) const;  // cells().size() where there is none

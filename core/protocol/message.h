@@ -34,7 +34,8 @@ struct DocumentReplaced {
   std::uint64_t revision = 0;
   std::string name, directory;  // "capsule.nf"; data files are relative to the directory
   std::string text;
-  NF_FIELDS(DocumentReplaced, revision, name, directory, text);
+  std::uint32_t step = 0;  // of which `train` statement, from 0, views see the step; the last where there are fewer
+  NF_FIELDS(DocumentReplaced, revision, name, directory, text, step);
 };
 
 // Replaces bytes [begin, end) of revision - 1. An engine that has another revision answers Failed, stage "revision": replace the document.
@@ -247,7 +248,8 @@ struct Analysis {
   std::vector<TokenInfo> tokens;
   std::vector<ExpansionInfo> expansions;
   std::vector<SourceSpan> spans;  // what Origins index
-  NF_FIELDS(Analysis, revision, ms, diagnostics, extents, symbols, cells, tensors, tokens, expansions, spans);
+  std::uint32_t step = 0;         // of which of the cells that train, from 0, graph, decisions and kernels are
+  NF_FIELDS(Analysis, revision, ms, diagnostics, extents, symbols, cells, tensors, tokens, expansions, spans, step);
 };
 
 // An operator or a derivative: as text, as formulas, and how each gradient term was made.

@@ -86,8 +86,9 @@ struct TrainInfo {
   std::string loss, optimizer, mode, device;
   std::int64_t epochs = 0, steps = 0, batch = 0;
   std::uint64_t seed = 1;
-  std::string program;  // as run.json of its runs has it: a checkpoint of another one is not gone on from. Empty: not known
-  NF_FIELDS(TrainInfo, loss, optimizer, mode, device, epochs, steps, batch, seed, program);
+  std::string program;       // as run.json of its runs has it: a checkpoint of another one is not gone on from. Empty: not known
+  std::uint32_t number = 0;  // of the statement among all, from 0
+  NF_FIELDS(TrainInfo, loss, optimizer, mode, device, epochs, steps, batch, seed, program, number);
 };
 
 struct CellInfo {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -445,6 +447,29 @@ Result<std::string> htmlReport(const std::string& runFolder, const ReportOptions
   const std::string title = options.title.empty() && run.is_object() ? text(run, "notebook") : options.title;
   return htmlHead(title) + "<h1>" + htmlEscaped(title) + "</h1>\n<p class=\"muted\">report of a training run</p>\n" + body +
          htmlTail();
+}
+
+std::optional<PeerFigure> peerBeside(const std::string& file) {
+  std::ifstream in(std::filesystem::path(file).replace_extension(".peer.json"), std::ios::binary);
+  if (!in) return std::nullopt;
+  const Json json = Json::parse(in, nullptr, false);
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("step_ms") ||
+      !json["step_ms"].is_number())
+    return std::nullopt;
+  const double ms = json["step_ms"].get<double>();
+  if (!(ms > 0)) return std::nullopt;
+  return PeerFigure{json["name"].get<std::string>(), ms};
+}
+
+Result<Unit> writeReport(const std::string& runFolder, const std::string& notebook) {
+  ReportOptions options;
+  options.title = std::filesystem::path(notebook).filename().string();
+  if (const auto peer = peerBeside(notebook)) {
+    options.peerName = peer->name;
+    options.peerStepMilliseconds = peer->stepMilliseconds;
+  }
+  NF_TRY(const std::string html, htmlReport(runFolder, options));
+  return writeFileAtomically(runFolder + "/report.html", html);
 }
 
 }  // namespace nf

@@ -193,6 +193,7 @@ std::set<std::string> RunJob::pinsOfStep() const {
   if (!any || m_options.trainStep || m_notebook.trains.empty() || m_context.inProcess() || !m_context.target()) return {};
   CompileOptions compile;
   compile.sets = m_options.sets;
+  compile.train = m_options.train;
   const CompiledNotebook training = compileNotebook(m_options.source, compile);
   if (!training.ok()) return {};
   std::set<std::string> pins;
@@ -204,7 +205,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   CompileOptions compile;
   compile.sets = m_options.sets;
   compile.training = m_options.training || m_options.trainStep;
-  if (m_options.trainStep) compile.train = *m_options.trainStep;
+  compile.train = m_options.trainStep.value_or(m_options.train);
   m_notebook = compileNotebook(m_options.source, compile);
   if (!compile.training && (!m_notebook.ok() || !m_notebook.ofOtherSteps.empty())) leaveToTraining(compile);
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);

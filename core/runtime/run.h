@@ -43,6 +43,7 @@ struct RunOptions {
   // The same from memory: what has no tensor of its type and shape here is passed over.
   std::map<std::string, HostTensor> values;
   bool training = false;  // value of the condition `training`
+  std::size_t train = 0;  // of which `train` statement names are that only one's step has, from 0
   // Number of a `train` statement: a step of it, updates included, in place of `tensors`. Each run() is a step on the first batch.
   std::optional<std::size_t> trainStep;
   bool verify = false;

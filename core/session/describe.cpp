@@ -256,10 +256,11 @@ std::string groupedText(std::int64_t value) {
 }  // namespace
 
 protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
-                                    std::uint64_t revision, double ms, const Diagnostics& ofFiles) {
+                                    std::uint64_t revision, std::size_t step, double ms, const Diagnostics& ofFiles) {
   const Program& p = sound.program;
   protocol::Analysis a;
   a.revision = revision;
+  a.step = static_cast<std::uint32_t>(step);
   a.ms = ms;
   a.spans = spans.spans();
   for (const Diagnostics* list : {&notebook.diagnostics, &ofFiles})
@@ -326,13 +327,15 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
       ++parameters;
       values += p[u.target].elements();
     }
-    for (const TrainSettings& train : sound.trains)
-      if (inside(train.span)) {
-        info.train = protocol::TrainInfo{train.loss,   train.optimizer, train.mode,  train.device,
-                                         train.epochs, train.steps,     train.batch, train.seed};
-        // The notebook was compiled with the optimizer of the first.
-        if (&train == &sound.trains.front()) info.train->program = structuralHash(trainingProgram(sound, 0)).hex();
-      }
+    // Of several in one cell the first is what the cell trains.
+    for (std::size_t i = 0; i < sound.trains.size() && !info.train; ++i) {
+      const TrainSettings& train = sound.trains[i];
+      if (!inside(train.span)) continue;
+      info.train = protocol::TrainInfo{train.loss,  train.optimizer, train.mode, train.device, train.epochs,
+                                       train.steps, train.batch,     train.seed, {},           static_cast<std::uint32_t>(i)};
+      // The notebook was compiled with the optimizer of one.
+      if (i == step) info.train->program = structuralHash(trainingProgram(sound, i)).hex();
+    }
     if (info.train && parameters > 0 && !info.summary.empty())
       info.summary = "trains " + groupedText(parameters) + (parameters == 1 ? " parameter, " : " parameters, ") +
                      groupedText(values) + (values == 1 ? " value · " : " values · ") + flopsText(flops) + " an update";

@@ -15,9 +15,9 @@
 // From the compiler's results to what the views draw: pure functions, values in, values out.
 namespace nf {
 
-// `ofFiles`: what checkFiles() has found wrong.
+// step: of which `train` statement of `sound`, from 0, it was compiled for. ofFiles: what checkFiles() has found wrong.
 protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
-                                    std::uint64_t revision, double ms, const Diagnostics& ofFiles = {});
+                                    std::uint64_t revision, std::size_t step, double ms, const Diagnostics& ofFiles = {});
 
 // One node an operator and one a given tensor, in program order, those outside the step behind the others; edges to every reader.
 // `before` has the programs of the stage before this one, or none: nodes that they lack are marked as added.

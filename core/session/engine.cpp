@@ -103,12 +103,13 @@ void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::Requ
     const std::lock_guard lock(m_mutex);
     const bool moved = m_document.name != name || m_document.directory != m.directory || m_results != results;
     const bool known = m.revision == m_documentRevision && !moved;
-    if (known && m.text == m_document.text) return;
+    if (known && m.text == m_document.text && m.step == m_step) return;
     if (m_documentRevision != 0 && (m.revision < m_documentRevision || known)) {
       fail(id, {"revision", "Revision " + std::to_string(m.revision) + " is older than what the engine holds.", {}, {}});
       return;
     }
     m_document = {name, m.directory, m.text};
+    m_step = m.step;
     m_documentRevision = m.revision;
     m_results = results;
     m_analysed = 0;
@@ -168,14 +169,16 @@ void Engine::analyse(std::stop_token stop) {
     Source document;
     std::string place;
     std::uint64_t number;
+    CompileOptions options;
     {
       std::unique_lock lock(m_mutex);
       if (!m_changed.wait(lock, stop, [this] { return m_documentRevision != m_analysed; })) return;
       document = m_document;
+      options.train = m_step;
       number = m_documentRevision;
       place = m_document.directory + '\n' + m_document.name;
     }
-    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{}, &m_inverses);
+    auto revision = std::make_shared<const Revision>(number, std::move(document), options, &m_inverses);
     bool overtaken;
     {
       const std::lock_guard lock(m_mutex);
@@ -204,7 +207,7 @@ void Engine::analyse(std::stop_token stop) {
 
 void Engine::sendAnalysis(const Revision& revision, const Diagnostics& ofFiles) {
   protocol::Analysis analysis = describeAnalysis(revision.notebook(), revision.sound(), revision.spans(), revision.number(),
-                                                 revision.analysisMilliseconds(), ofFiles);
+                                                 revision.step(), revision.analysisMilliseconds(), ofFiles);
   for (const Diagnostic& d : revision.hintDiagnostics())
     analysis.diagnostics.push_back(describe(d, revision.sound().sources, revision.spans()));
   m_outbox.send(std::move(analysis));

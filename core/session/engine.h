@@ -89,6 +89,7 @@ class Engine {
   std::condition_variable_any m_changed;
   Source m_document;
   std::uint64_t m_documentRevision = 0;
+  std::size_t m_step = 0;  // DocumentReplaced::step
   std::uint64_t m_analysed = 0;
   std::string m_results;
   std::stop_source m_passes{std::nostopstate};  // of what is derived now

@@ -11,6 +11,7 @@
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
 #include "core/runtime/meaning.h"
+#include "core/runtime/report.h"
 #include "core/runtime/run_folder.h"
 #include "core/tune/tune_program.h"
 
@@ -656,6 +657,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     options.source = notebook.sources.at(notebook.notebook);
     options.sets = request.sets;
     options.tensors = {"all"};
+    options.train = revision->step();
     const auto trained = lastTrained(options.source);
     const GoingOn from = goingOn(trained.get(), notebook);
     for (const auto& [name, then] : from.same) options.values.emplace(name, trained->values.at(then));
@@ -815,6 +817,14 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     if (unread && summary && !stop.stop_requested())
       profile(unread->revision, {unread->revision->number(), unread->steps}, unread->id);
     else if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);
+    if (summary && !summary->folder.empty()) {
+      const Source& source = notebook.sources.at(notebook.notebook);
+      if (const auto written = writeReport(summary->folder, source.directory + "/" + source.name); !written) {
+        protocol::WarningEvent warning;
+        warning.message = "The report was not written: " + written.error().message + ".";
+        m_outbox.send(warning);
+      }
+    }
     if (!summary && isStopped(summary.error())) m_outbox.send(protocol::Cancelled{}, id);
     else if (!summary) fail(id, summary.error());
     else if (summary->unsaved) fail(id, *summary->unsaved);

@@ -770,6 +770,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
         RunOptions options;
         options.source = notebook.sources.at(notebook.notebook);
         options.tensors = {"all"};
+        options.train = revision->step();
         if (isPart(notebook, request.tensor)) options.tensors.push_back(request.tensor);
         const auto trained = lastTrained(options.source);
         for (const auto& [name, then] : goingOn(trained.get(), notebook).same)

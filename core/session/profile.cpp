@@ -70,7 +70,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     options.source = notebook.sources.at(notebook.notebook);
     options.tensors = {"outputs"};
     options.training = !notebook.trains.empty();
-    if (options.training) options.trainStep = 0;
+    if (options.training) options.trainStep = revision->step();
     if (notebook.program.operators.empty()) {
       fail(id, {"profile", "There is nothing to profile yet: a notebook that computes something has a step to time.", {}, {}});
       return m_outbox.send(protocol::RunState{});

@@ -15,19 +15,34 @@ double since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-CompiledNotebook compiled(Source source, const CompileOptions& options, double& milliseconds) {
+// Whether there are fewer `train` statements than that; the options are of the last one then.
+bool takesLast(const CompiledNotebook& notebook, CompileOptions& options) {
+  const std::size_t last = std::max<std::size_t>(notebook.trains.size(), 1) - 1;
+  if (options.train <= last) return false;
+  options.train = last;
+  return true;
+}
+
+CompiledNotebook compiled(const Source& source, CompileOptions& options, double& milliseconds) {
   const auto begin = std::chrono::steady_clock::now();
-  CompiledNotebook notebook = compileNotebook(std::move(source), options);
+  CompiledNotebook notebook = compileNotebook(source, options);
+  if (takesLast(notebook, options)) notebook = compileNotebook(source, options);
   milliseconds = since(begin);
   return notebook;
+}
+
+// A mistake may cost a `train` statement, too.
+std::optional<CompiledNotebook> soundOf(const CompiledNotebook& notebook, CompileOptions& options) {
+  if (notebook.ok()) return std::nullopt;
+  auto sound = soundPart(notebook, options);
+  return sound && takesLast(*sound, options) ? soundPart(notebook, options) : sound;
 }
 
 }  // namespace
 
 Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
-    : m_number(number), m_options(options), m_notebook(compiled(std::move(source), options, m_milliseconds)),
-      m_sound(m_notebook.ok() ? std::nullopt : soundPart(m_notebook, options)),
-      m_hints(sound().ok() ? trainingWarnings(sound(), options) : Diagnostics{}),
+    : m_number(number), m_options(options), m_notebook(compiled(source, m_options, m_milliseconds)),
+      m_sound(soundOf(m_notebook, m_options)), m_hints(sound().ok() ? trainingWarnings(sound(), m_options) : Diagnostics{}),
       m_spans(sound().program, sound().sources, sound().notebook, sound().references, sound().symbols), m_inverses(inverses) {}
 
 namespace {
@@ -62,8 +77,9 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   const StageOptions options = optionsOf(inputs, of);
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
-    return runStages(std::make_shared<const Program>(of == Of::Notebook ? notebookProgram(sound()) : decidedProgram(sound())),
-                     options, fuses ? Stage::Fused : Stage::Partitioned);
+    return runStages(
+        std::make_shared<const Program>(of == Of::Notebook ? notebookProgram(sound()) : decidedProgram(sound(), step())), options,
+        fuses ? Stage::Fused : Stage::Partitioned);
   }();
   if (!stages && (isOutdated(stages.error()) || isStopped(stages.error()))) return stages.error();
   slot = Known{inputs.reverted, proofs,

@@ -25,10 +25,12 @@ struct FusionInputs {
 // measurements have undone some of it.
 class Revision {
  public:
+  // options.train may be too great: it is the last statement then.
   // inverses: where gradients are looked up and kept; it outlives the revision. Null: each pass has its own.
   Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses = nullptr);
 
   std::uint64_t number() const { return m_number; }
+  std::size_t step() const { return m_options.train; }  // of which `train` statement of sound(), from 0, all below is
   const CompiledNotebook& notebook() const { return m_notebook; }
   // What of it holds in spite of mistakes: all else is made of this. Not ok() where nothing holds.
   const CompiledNotebook& sound() const { return m_sound ? *m_sound : m_notebook; }

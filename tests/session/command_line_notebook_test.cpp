@@ -108,6 +108,23 @@ TEST_F(CommandLine, ErrorEventsHaveTheirPlace) {
   EXPECT_EQ(run("profile none.nf --device reference --which 3").code, 2);
 }
 
+TEST_F(CommandLine, TheStepOfEveryTrainCanBeLookedAt) {
+  file("two.nf",
+       "input A[8] = 1\nparam W[8] = normal(0, 1)\nparam V[8] = normal(0, 1)\nH[i] = A[i]*W[i]\nG[i] = tanh(A[i]*V[i])\n"
+       "loss La = mean[i] H[i]^2\nloss Lb = mean[i] G[i]^2\ntrain La { optimizer = sgd(lr=0.1); steps = 3; wrt = W }\n"
+       "train Lb { optimizer = adam(lr=0.1); steps = 3; wrt = V }\n");
+  for (const auto& [command, has, hasNot] : {std::tuple("explain two.nf", "H -> La", "G -> Lb"),
+                                             {"explain two.nf --which 2", "G -> Lb", "H -> La"},
+                                             {"show two.nf --stage fused", "W.next", "V.next"},
+                                             {"show two.nf --stage fused --which 2", "V.next", "W.next"}}) {
+    const Outcome o = run(command);
+    EXPECT_EQ(o.code, 0) << command << o.err;
+    EXPECT_THAT(o.out, HasSubstr(has)) << command;
+    EXPECT_THAT(o.out, Not(HasSubstr(hasNot))) << command;
+  }
+  EXPECT_THAT(run("explain two.nf --which 3").err, HasSubstr("There is no `train` statement 3."));
+}
+
 // One object, whoever reads it: the event of the first mistake, and all of them as `check --json` has them.
 TEST_F(CommandLine, MistakesOfANotebookHaveOneFormInJson) {
   file("two.nf", "input X[3] = 1\nY[i] = Z[i]\nU[i] = V[i]\ntrain U { steps = 1 }\n");

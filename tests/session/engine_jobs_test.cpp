@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -129,6 +130,27 @@ TEST_F(EngineJobs, WhatATrainingMakesOfGradientsIsSaidToBeItsOwn) {
   train.cell = 1;
   engine.ask<Finished>(train);
   said("after a training");
+}
+
+TEST_F(EngineJobs, ATrainingLeavesItsReport) {
+  const std::string folder = m_folder.path("");
+  std::ofstream(folder + "/test.peer.json") << R"({"name": "Someone", "step_ms": 12.5})";
+  EngineProcess engine(folder);
+  engine.send(DocumentReplaced{1, "test.nf", folder,
+                               "# %%\nparam W[3] = normal(0, 1)\nloss L = sum[i] W[i]^2\n"
+                               "# %%\ntrain L { steps = 20; optimizer = sgd(lr=0.1); mode = static }\n"});
+  engine.await<Analysis>();
+  TrainRequest train;
+  train.revision = 1;
+  train.cell = 1;
+  engine.ask<Finished>(train);
+  std::vector<std::string> reports;
+  for (const auto& run : std::filesystem::directory_iterator(folder + "/test.nf.out")) {
+    std::ifstream in(run.path() / "report.html");
+    reports.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  ASSERT_EQ(reports.size(), 1u);
+  for (const char* part : {"<svg", "test.nf", "Someone"}) EXPECT_NE(reports[0].find(part), std::string::npos) << part;
 }
 
 TEST_F(EngineJobs, ATrainCellSaysHowMuchItTrains) {

@@ -278,6 +278,54 @@ TEST_F(EngineTest, ATermHasItsAccessAsItWasTyped) {
   EXPECT_EQ(w.written, "") << "spaces are no difference";
 }
 
+// Of several trainings the views show the step of one.
+TEST_F(EngineTest, TheStepOfEveryTrainCanBeLookedAt) {
+  await<Hello>();
+  const std::string text =
+      "# %%\ninput A[8] = normal(0, 1)\nparam W[8] = normal(0, 1)\nparam V[8] = normal(0, 1)\nH[i] = A[i]*W[i]\nG[i] = "
+      "tanh(A[i]*V[i])\n"
+      "loss La = mean[i] H[i]^2\nloss Lb = mean[i] G[i]^2\n# %%\ntrain La { optimizer = sgd(lr=0.1); steps = 3; wrt = W }\n"
+      "# %%\ntrain Lb { optimizer = adam(lr=0.1); steps = 3; wrt = V }\n";
+  struct Seen {
+    std::uint32_t step = 0;
+    std::set<std::string> made, decided;
+    std::vector<std::string> programs;
+  };
+  std::uint64_t revision = 0;
+  const auto lookAt = [&](std::uint32_t step) {
+    send(DocumentReplaced{++revision, "test.nf", "", text, step});
+    const Analysis a = await<Analysis>();
+    EXPECT_TRUE(a.diagnostics.empty());
+    Seen seen;
+    seen.step = a.step;
+    for (const auto& cell : a.cells) seen.programs.push_back(cell.train ? cell.train->program : "-");
+    EXPECT_EQ(a.cells[1].train->number, 0u);
+    EXPECT_EQ(a.cells[2].train->number, 1u);
+    send(GraphRequest{revision, "fused", 0, 1000}, 2 * revision);
+    for (const GraphNode& node : await<GraphPage>(2 * revision).nodes)
+      if (!node.outsideStep) seen.made.insert(node.id);
+    send(FusionRequest{revision}, 2 * revision + 1);
+    for (const FusionDecisionInfo& d : await<FusionReport>(2 * revision + 1).decisions) seen.decided.insert(d.producer);
+    return seen;
+  };
+  const Seen first = lookAt(0), second = lookAt(1), beyond = lookAt(7);
+  EXPECT_EQ(first.step, 0u);
+  EXPECT_EQ(second.step, 1u);
+  EXPECT_EQ(beyond.step, 1u) << "the last that there is";
+  EXPECT_EQ(beyond.made, second.made);
+  EXPECT_TRUE(first.made.contains("H") && first.made.contains("W.next"));
+  EXPECT_FALSE(first.made.contains("G") || first.made.contains("V.next"));
+  EXPECT_TRUE(second.made.contains("G") && second.made.contains("V.next") && second.made.contains("d(Lb)/d(V)"));
+  EXPECT_FALSE(second.made.contains("H") || second.made.contains("W.next"));
+  EXPECT_FALSE(first.decided.contains("G"));
+  EXPECT_TRUE(second.decided.contains("G"));
+  // What a checkpoint is held against is known of the one that is looked at.
+  EXPECT_FALSE(first.programs[1].empty());
+  EXPECT_TRUE(first.programs[2].empty());
+  EXPECT_TRUE(second.programs[1].empty());
+  EXPECT_FALSE(second.programs[2].empty());
+}
+
 TEST_F(EngineTest, AParameterKnowsWhoReadsIt) {
   await<Hello>();
   const std::string text =

@@ -83,12 +83,27 @@ TEST_F(ExitCodes, AFileThatCannotBeReadIsOneOfEveryCommand) {
 TEST_F(ExitCodes, WhatIsWrongWithTheCommandIsTwo) {
   for (const auto& [command, more] : kCommands)
     EXPECT_EQ(run(command + " net.nf" + more + " --no-such-option"), 2) << command << "\n" << m_err;
-  for (const char* command :
-       {"", "nonsense", "show net.nf --stage nonsense", "run net.nf --device nonsense", "train net.nf --device nonsense",
-        "profile net.nf --device nonsense", "bench net.nf --device nonsense", "bench check net.nf --device nonsense",
-        "bench ops --device nonsense", "train net.nf --which 2", "profile net.nf --which 2", "export net.nf --to nonsense d",
-        "export net.nf --to dot --stage lowered d", "export net.nf --to llvm --device cuda d",
-        "export net.nf --to cuda --device cpu d", "run net.nf --set N", "explain net.nf --measure Y"})
+  for (const char* command : {"",
+                              "nonsense",
+                              "show net.nf --stage nonsense",
+                              "run net.nf --device nonsense",
+                              "train net.nf --device nonsense",
+                              "profile net.nf --device nonsense",
+                              "bench net.nf --device nonsense",
+                              "bench check net.nf --device nonsense",
+                              "bench ops --device nonsense",
+                              "train net.nf --which 2",
+                              "profile net.nf --which 2",
+                              "explain net.nf --which 2",
+                              "tune net.nf --which 2",
+                              "show net.nf --stage fused --which 2",
+                              "export net.nf --to dot --which 2 d",
+                              "export net.nf --to nonsense d",
+                              "export net.nf --to dot --stage lowered d",
+                              "export net.nf --to llvm --device cuda d",
+                              "export net.nf --to cuda --device cpu d",
+                              "run net.nf --set N",
+                              "explain net.nf --measure Y"})
     EXPECT_EQ(run(command), 2) << command << "\n" << m_err;
 }
 

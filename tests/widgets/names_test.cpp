@@ -10,10 +10,20 @@
 #include "widgets/explain_view.h"
 #include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
+#include "widgets/names.h"
 #include "widgets/outline_view.h"
 
 namespace nf {
 namespace {
+
+TEST(ShortName, NamesTheLossWhereThereAreSeveral) {
+  const std::string text = "d(L1)/d(W)#2 + d(L2)/d(W)";
+  EXPECT_EQ(shortName(text), "dW#2 + dW");
+  setSeveralLosses(true);
+  EXPECT_EQ(shortName(text), "dL1/dW#2 + dL2/dW");
+  setSeveralLosses(false);
+  EXPECT_EQ(shortName(text), "dW#2 + dW");
+}
 
 TEST(CellTitle, NamesWhatAPersonNamedAndNotItsParts) {
   const auto isResult = [](const std::string& name) { return name == "L" || name == "accuracy"; };

@@ -121,6 +121,29 @@ TEST_F(Notebook, AnAnswerThatOnlyTookAnotherTimeLaysOutNothing) {
 }
 
 // Every key brings every row of the outline again: only those that differ are written.
+TEST_F(Widgets, TheOutlineFollowsTheChosenCell) {
+  OutlineView outline(&theme, &selection);
+  outline.resize(260, 400);
+  outline.show();
+  std::vector<OutlineView::CellLine> cells;
+  for (CellId id = 1; id <= 200; ++id)
+    cells.push_back({id, QStringLiteral("cell %1").arg(id), {}, OutlineView::CellLine::Kind::Code, 0});
+  const auto inSight = [&](int row) {
+    const QTreeWidget* tree = outline.tree();
+    return tree->viewport()->rect().contains(tree->visualItemRect(tree->topLevelItem(0)->child(row)).center());
+  };
+  outline.setCells(cells, 1);
+  EXPECT_TRUE(inSight(0));
+  EXPECT_FALSE(inSight(150));
+  outline.setCells(cells, 151);
+  EXPECT_TRUE(inSight(150));
+  // Somebody who looks elsewhere is left there while the same cell is chosen.
+  outline.tree()->scrollToTop();
+  cells[3].title = QStringLiteral("edited");
+  outline.setCells(cells, 151);
+  EXPECT_FALSE(inSight(150));
+}
+
 TEST_F(Widgets, TheOutlineKeepsTheItemsOfWhatStayed) {
   OutlineView outline(&theme, &selection);
   Analysis analysis;

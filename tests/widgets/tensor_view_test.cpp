@@ -104,6 +104,29 @@ TEST_F(Tuning, IntegersAreShownWithoutDecimals) {
   EXPECT_EQ(shown(0), "7.000");
 }
 
+TEST_F(Tuning, AValueFarOffElsewhereTakesNoColourFromThePicture) {
+  TensorView view(&theme, false);
+  view.resize(700, 300);
+  view.show();
+  view.setTensor("Y", {512, 64});
+  TensorSlice slice;
+  slice.tensor = "Y", slice.shape = {512, 64}, slice.begin = {0, 0}, slice.end = {256, 64}, slice.min = -1, slice.max = 1e6;
+  std::vector<double> values(256 * 64, 1);
+  const auto picture = [&] {
+    view.setSlice(slice, values);
+    const QList<QWidget*> parts = view.findChildren<QWidget*>();
+    const auto found =
+        std::ranges::find_if(parts, [](const QWidget* w) { return w->accessibleName().startsWith("Values as a picture"); });
+    return found == parts.end() ? QImage() : (*found)->grab().toImage();
+  };
+  const QImage far = picture();
+  ASSERT_FALSE(far.isNull());
+  slice.max = 1;
+  EXPECT_EQ(far, picture());
+  slice.max = 1e6, values.back() = 1e6;
+  EXPECT_NE(far, picture()) << "where it is in sight it counts";
+}
+
 TEST_F(Tuning, WithoutAFiniteValueThereIsNoMean) {
   TensorView view(&theme, false);
   view.setTensor("y", {3});

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Of several trainings the views show the step of one: of the one that was begun last, or that somebody chooses.
+#include <gtest/gtest.h>
+
+#include <QTest>
+#include <set>
+
+#include "app/workbench/main_window.h"
+#include "core/document/document.h"
+#include "tests/workbench/real_engine.h"
+#include "widgets/explain_view.h"
+#include "widgets/graph_view.h"
+#include "widgets/step_chooser.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+namespace {
+
+const std::string kTwo =
+    "# %%\ninput A[64, 32] = normal(0, 1)\nparam W[32, 16] = normal(0, 1)\nparam V[32, 16] = normal(0, 1)\n"
+    "H[i, j] = sum[k] A[i, k]*W[k, j]\nG[i, j] = tanh(sum[k] A[i, k]*V[k, j])\n"
+    "loss La = mean[i, j] H[i, j]^2\nloss Lb = mean[i, j] G[i, j]^2\n"
+    "# %%\ntrain La { optimizer = sgd(lr=0.1); steps = 30; wrt = W }\n"
+    "# %%\ntrain Lb { optimizer = adam(lr=0.1); steps = 30; wrt = V }\n";
+
+struct Steps : RealEngine {
+  std::set<std::string> inStep() {
+    std::set<std::string> made;
+    for (const auto& node : window->explain()->graph()->graph().nodes)
+      if (!node.outsideStep) made.insert(node.id);
+    return made;
+  }
+  std::set<std::string> inKernels() {
+    std::set<std::string> made;
+    for (const auto& kernel : window->workspace().subgraphs().subgraphs)
+      made.insert(kernel.operators.begin(), kernel.operators.end());
+    return made;
+  }
+};
+
+TEST_F(Steps, OneTrainingLeavesNothingToChoose) {
+  openChecked(kTwo.substr(0, kTwo.rfind("# %%")));
+  window->showPage(MainWindow::Page::Explain);
+  EXPECT_FALSE(window->explain()->steps()->isVisible());
+  EXPECT_FALSE(window->tune()->steps()->isVisibleTo(window->tune()));
+}
+
+TEST_F(Steps, TheViewsShowTheTrainingThatWasBegunLast) {
+  openChecked(kTwo);
+  window->showPage(MainWindow::Page::Explain);
+  StepChooser* const steps = window->explain()->steps();
+  ASSERT_TRUE(wait([&] { return inStep().contains("W.next"); }));
+  EXPECT_TRUE(steps->isVisible());
+  EXPECT_EQ(steps->currentText(), "step of La");
+  EXPECT_FALSE(inStep().contains("V.next"));
+  const std::string text = document().text();
+  const bool undo = document().canUndo();
+  run(2);
+  ASSERT_TRUE(wait([&] { return cell(2)->train() && cell(2)->train()->result().startsWith("Trained"); }));
+  EXPECT_EQ(steps->currentText(), "step of Lb");
+  EXPECT_EQ(window->tune()->steps()->currentText(), "step of Lb");
+  ASSERT_TRUE(wait([&] { return inStep().contains("V.next") && inStep().contains("G"); }));
+  EXPECT_FALSE(inStep().contains("W.next"));
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return inKernels().contains("V.next"); }));
+  EXPECT_FALSE(inKernels().contains("W.next"));
+  EXPECT_EQ(document().text(), text) << "the text has no part in it";
+  EXPECT_EQ(document().canUndo(), undo);
+  EXPECT_FALSE(cell(2)->runIsOld()) << "nothing was edited";
+  // And back, by hand.
+  StepChooser* const here = window->tune()->steps();
+  here->setFocus();
+  QTest::keyClick(here, Qt::Key_Up);
+  ASSERT_TRUE(wait([&] { return inKernels().contains("W.next"); }));
+  EXPECT_FALSE(inKernels().contains("V.next"));
+  EXPECT_EQ(steps->currentText(), "step of La");
+}
+
+}  // namespace
+}  // namespace nf
