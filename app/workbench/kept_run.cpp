@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "app/workbench/carry_runs.h"
+#include "app/workbench/newest_run.h"
 #include "widgets/basic.h"
 
 namespace nf {
@@ -44,6 +45,7 @@ std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
   run.began = beganText(run.folder);
   const QJsonObject record = QJsonDocument::fromJson(settings.readAll()).object();
   run.loss = record.value(QStringLiteral("train")).toString().toStdString();
+  run.which = record.value(QStringLiteral("which")).toInteger();
   const QJsonObject set = record.value(QStringLiteral("settings")).toObject();
   before = {set.value(QStringLiteral("resume")).toString(), set.value(QStringLiteral("resumed_at")).toInteger(-1)};
   run.meaning = record.value(QStringLiteral("meaning")).toString().toStdString();
@@ -151,7 +153,7 @@ bool hasRuns(const QString& notebook) {
                      [&](const QString& name) { return QFile::exists(root.filePath(name + QStringLiteral("/run.json"))); });
 }
 
-std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& loss) {
+std::vector<KeptRunLine> keptRuns(const QString& notebook, const protocol::TrainInfo& train) {
   const auto tr = [](const char* text) { return QCoreApplication::translate("nf::KeptRun", text); };
   std::vector<KeptRunLine> lines;
   const QDir root = runsOf(notebook);
@@ -160,7 +162,7 @@ std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& lo
     QFile settings(folder.filePath(QStringLiteral("run.json")));
     if (!settings.open(QIODevice::ReadOnly)) continue;
     const QJsonObject record = QJsonDocument::fromJson(settings.readAll()).object();
-    if (record.value(QStringLiteral("train")).toString().toStdString() != loss) continue;
+    if (!isRunOf(record, train)) continue;
     const LastEvents last = lastEvents(folder);
     if (last.step == 0) continue;
     const QString way = last.done && !last.done->stopped ? tr("trained %1 steps")

@@ -12,10 +12,11 @@ namespace nf {
 // What a training run has left beside its notebook, in NAME.nf.out. Of one that was resumed the steps, swaps and evaluations of the runs
 // before it, too.
 struct KeptRun {
-  QString folder;       // its name
-  QString began;        // in words
-  std::string loss;     // whose `train` statement it ran
-  std::string meaning;  // CellInfo's of its cell, as it was; empty: not known
+  QString folder;          // its name
+  QString began;           // in words
+  std::string loss;        // whose `train` statement it ran
+  std::int64_t which = 0;  // number of the statement, from 1; 0: not known
+  std::string meaning;     // CellInfo's of its cell, as it was; empty: not known
   std::vector<protocol::StepEvent> steps;
   std::vector<protocol::KernelSwapEvent> swaps;
   std::vector<protocol::EvalEvent> evals;
@@ -33,7 +34,7 @@ struct KeptRunLine {
   QString words;   // when it began, how it ended
 };
 bool hasRuns(const QString& notebook);
-// The runs of the `train` statement of this loss, the newest first; those without a step are left out.
-std::vector<KeptRunLine> keptRuns(const QString& notebook, const std::string& loss);
+// The runs of the `train` statement, the newest first; those without a step are left out.
+std::vector<KeptRunLine> keptRuns(const QString& notebook, const protocol::TrainInfo& train);
 
 }  // namespace nf

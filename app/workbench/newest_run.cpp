@@ -33,13 +33,15 @@ std::int64_t stepsOf(const QString& checkpoint) {
   return QJsonDocument::fromJson(own.toUtf8()).object().value(QStringLiteral("step")).toInteger();
 }
 
-std::optional<RunCheckpoint> leftBy(const QDir& root, const QString& name) {
+std::optional<RunCheckpoint> leftBy(const QDir& root, const QString& name, const protocol::TrainInfo* train) {
   const QDir run(root.filePath(name));
   QFile settings(run.filePath(QStringLiteral("run.json")));
   if (!settings.open(QIODevice::ReadOnly)) return std::nullopt;
   const QJsonObject json = QJsonDocument::fromJson(settings.readAll()).object();
   const QJsonObject set = json.value(QStringLiteral("settings")).toObject();
   RunCheckpoint left;
+  left.ofTrain = !train || isRunOf(json, *train);
+  if (!left.ofTrain) return left;
   left.stepsPerEpoch = json.value(QStringLiteral("steps_per_epoch")).toInteger();
   left.batch = set.value(QStringLiteral("batch")).toInteger();
   left.program = json.value(QStringLiteral("program")).toString().toStdString();
@@ -59,15 +61,25 @@ QDir runsOf(const QString& notebook) { return QDir(notebook + kRuns); }
 
 }  // namespace
 
-RunCheckpoint newestCheckpoint(const QString& notebook) {
-  const QDir root = runsOf(notebook);
-  for (const QString& name : runsIn(root.path()))
-    if (const auto left = leftBy(root, name)) return *left;
-  return {};
+bool isRunOf(const QJsonObject& record, const protocol::TrainInfo& train) {
+  const QJsonValue which = record.value(QStringLiteral("which"));
+  return record.value(QStringLiteral("train")).toString().toStdString() == train.loss &&
+         (which.isUndefined() || which.toInteger() == train.number + 1);
 }
 
-RunCheckpoint checkpointOf(const QString& notebook, const QString& run) {
-  return leftBy(runsOf(notebook), run).value_or(RunCheckpoint{.there = false});
+RunCheckpoint newestCheckpoint(const QString& notebook, const protocol::TrainInfo* train) {
+  const QDir root = runsOf(notebook);
+  bool any = false;
+  for (const QString& name : runsIn(root.path()))
+    if (const auto left = leftBy(root, name, train)) {
+      if (left->ofTrain) return *left;
+      any = true;
+    }
+  return {.there = !any};
+}
+
+RunCheckpoint checkpointOf(const QString& notebook, const QString& run, const protocol::TrainInfo* train) {
+  return leftBy(runsOf(notebook), run, train).value_or(RunCheckpoint{.there = false});
 }
 
 }  // namespace nf

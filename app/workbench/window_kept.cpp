@@ -46,11 +46,12 @@ void MainWindow::lookForKept(Tab* tab, const QString& folder, bool again) {
 void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   const CellView* v = tab->notebook->viewThatRan(id);
   if (!v || !v->train()) return;
-  const RunCheckpoint checkpoint = shownCheckpoint(tab);
   std::int64_t steps = 0;
   bool other = false;
   const auto index = tab->notebook->analysisCell(id);
   const auto& cells = tab->workspace->analysis().cells;
+  const RunCheckpoint checkpoint =
+      shownCheckpoint(tab, index && *index < cells.size() && cells[*index].train ? &*cells[*index].train : nullptr);
   if (index && *index < cells.size() && cells[*index].train) {
     const protocol::TrainInfo& train = *cells[*index].train;
     const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
@@ -78,8 +79,10 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
 void MainWindow::showKept(Tab* tab) {
   if (!tab->kept || tab->training != 0) return;
   const auto& cells = tab->workspace->analysis().cells;
-  const auto train = std::find_if(cells.begin(), cells.end(),
-                                  [&](const protocol::CellInfo& c) { return c.train && c.train->loss == tab->kept->loss; });
+  const auto train = std::find_if(cells.begin(), cells.end(), [&](const protocol::CellInfo& c) {
+    const std::int64_t which = tab->kept->which;
+    return c.train && c.train->loss == tab->kept->loss && (which == 0 || which == c.train->number + 1);
+  });
   if (train == cells.end()) return;
   CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(train - cells.begin()));
   if (!v || !v->train()) return;
@@ -103,7 +106,7 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
   const auto& cells = tab->workspace->analysis().cells;
   if (!v || !v->train() || !index || *index >= cells.size() || !cells[*index].train) return;
   const QString place = tab->workspace->runsPlace();
-  const auto runs = keptRuns(place, cells[*index].train->loss);
+  const auto runs = keptRuns(place, *cells[*index].train);
   constexpr std::size_t kMostRuns = 20;
   auto* menu = new QMenu(this);
   menu->setAttribute(Qt::WA_DeleteOnClose);
@@ -126,7 +129,7 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
     if (!QDesktopServices::openUrl(QUrl::fromLocalFile(folder)))
       setStatus("warning", tr("Nothing opens folders here: %1").arg(folder));
   });
-  const RunCheckpoint checkpoint = shownCheckpoint(tab);
+  const RunCheckpoint checkpoint = shownCheckpoint(tab, &*cells[*index].train);
   QAction* copy = menu->addAction(tr("Copy the path of what this run learnt"));
   copy->setEnabled(checkpoint.there && !checkpoint.path.isEmpty());
   connect(copy, &QAction::triggered, this, [this, path = checkpoint.path] {
@@ -153,9 +156,11 @@ void MainWindow::showRuns() {
   showRuns(m_tab, v->id());
 }
 
-RunCheckpoint MainWindow::shownCheckpoint(const Tab* tab) const {
+RunCheckpoint MainWindow::shownCheckpoint(const Tab* tab, const protocol::TrainInfo* train) const {
   const QString place = tab->workspace->runsPlace();
-  return tab->shownRun.isEmpty() ? newestCheckpoint(place) : checkpointOf(place, tab->shownRun);
+  if (!tab->shownRun.isEmpty())
+    if (RunCheckpoint shown = checkpointOf(place, tab->shownRun, train); shown.ofTrain) return shown;
+  return newestCheckpoint(place, train);
 }
 
 }  // namespace nf

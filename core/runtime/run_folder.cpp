@@ -165,22 +165,39 @@ std::string RunFolder::failure() const {
   return "The results in " + m_path + " are not complete (" + names + "): " + std::strerror(error) + ".";
 }
 
-Result<std::string> newestRun(const std::string& root) {
-  namespace fs = std::filesystem;
-  std::error_code code;
-  fs::path newest;  // folders are named by the time they were made at
-  for (const fs::directory_entry& run : fs::directory_iterator(root, code)) {
-    std::error_code none;
-    if (fs::exists(run.path() / "run.json", none)) newest = std::max(newest, run.path());
-  }
-  if (newest.empty()) return Error{"resume", "This notebook has not been trained yet.", {}, {}};
-  return newest.string();
+namespace {
+
+// A run of before the number was written is known by its loss.
+bool isOf(const std::filesystem::path& run, const TrainPlace& place) {
+  const auto text = readFile((run / "run.json").string());
+  const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
+  return json.is_object() && json.value("train", nlohmann::json()) == place.loss &&
+         (!json.contains("which") || json["which"] == place.number + 1);
 }
 
-Result<std::string> newestCheckpoint(const std::string& root) {
+}  // namespace
+
+Result<std::string> newestRun(const std::string& root, const std::optional<TrainPlace>& of) {
   namespace fs = std::filesystem;
   std::error_code code;
-  NF_TRY(const fs::path newest, newestRun(root));
+  std::vector<fs::path> runs;  // folders are named by the time they were made at
+  for (const fs::directory_entry& run : fs::directory_iterator(root, code)) {
+    std::error_code none;
+    if (fs::exists(run.path() / "run.json", none)) runs.push_back(run.path());
+  }
+  std::sort(runs.rbegin(), runs.rend());
+  const auto newest = std::find_if(runs.begin(), runs.end(), [&](const fs::path& run) { return !of || isOf(run, *of); });
+  if (newest != runs.end()) return newest->string();
+  return Error{"resume",
+               runs.empty() ? "This notebook has not been trained yet." : "This `train` of " + of->loss + " has no run yet.",
+               {},
+               {}};
+}
+
+Result<std::string> newestCheckpoint(const std::string& root, const std::optional<TrainPlace>& of) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  NF_TRY(const fs::path newest, newestRun(root, of));
   const std::string checkpoint = (newest / "checkpoint.safetensors").string();
   if (fs::exists(checkpoint, code)) return checkpoint;
   // One that was itself resumed and had no time for a checkpoint goes on from where it began.
@@ -200,14 +217,14 @@ Result<std::string> newestCheckpoint(const std::string& root) {
       {}};
 }
 
-Result<std::string> checkpointAt(const std::string& path) {
+Result<std::string> checkpointAt(const std::string& path, const std::optional<TrainPlace>& of) {
   namespace fs = std::filesystem;
   std::error_code code;
   if (!fs::is_directory(path, code)) return path;
   const std::string own = (fs::path(path) / "checkpoint.safetensors").string();
   if (fs::exists(own, code)) return own;
   if (fs::exists(fs::path(path) / "run.json", code)) return Error{"resume", "The run " + path + " left no checkpoint.", {}, {}};
-  if (newestRun(path)) return newestCheckpoint(path);
+  if (newestRun(path)) return newestCheckpoint(path, of);
   return Error{"resume", "There is no checkpoint.safetensors in the folder " + path + ".", {}, {}};
 }
 

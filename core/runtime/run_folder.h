@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,16 +64,22 @@ class RunFolder {
   std::vector<StepRow> m_rows;
 };
 
-// The newest run under `root`, a notebook's; an Error where there is none.
-Result<std::string> newestRun(const std::string& root);
+// Of which `train` statement of a notebook a run is.
+struct TrainPlace {
+  std::string loss;
+  std::size_t number = 0;  // from 0
+};
+
+// The newest run under `root`, a notebook's, where `of` is given of that statement; an Error where there is none.
+Result<std::string> newestRun(const std::string& root, const std::optional<TrainPlace>& of = {});
 
 // The checkpoint of the newest run under `root`, or the one that run was resumed from while it has none of its own; an Error where there
 // is neither. Never another run's.
-Result<std::string> newestCheckpoint(const std::string& root);
+Result<std::string> newestCheckpoint(const std::string& root, const std::optional<TrainPlace>& of = {});
 
 // The checkpoint that `path` stands for: a file is one, a run's folder has one, of a folder of runs it is newestCheckpoint(). An Error
 // where the folder has none.
-Result<std::string> checkpointAt(const std::string& path);
+Result<std::string> checkpointAt(const std::string& path, const std::optional<TrainPlace>& of = {});
 
 Result<std::vector<StepRow>> readSteps(const std::string& path);
 

@@ -12,7 +12,7 @@ Result<Unit> TrainJob::Impl::readEarlier() {
     if (replay->empty()) return Error{"replay", "The swap log " + options.replaySwaps + " is empty.", {}, {}};
   }
   if (!options.resume.empty()) {
-    NF_TRY(options.resume, checkpointAt(options.resume));
+    NF_TRY(options.resume, checkpointAt(options.resume, TrainPlace{settings.loss, options.train}));
     NF_TRY(checkpoint, readCheckpoint(options.resume));
   }
   return Unit{};

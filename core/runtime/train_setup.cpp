@@ -160,6 +160,7 @@ Result<Unit> TrainJob::Impl::writeRunFile() {
   ::uname(&machine);
   nlohmann::json run{{"notebook", options.source.name},
                      {"train", settings.loss},
+                     {"which", options.train + 1},
                      {"settings",
                       {{"optimizer", settings.optimizer},
                        {"mode", dynamic ? "dynamic" : "static"},

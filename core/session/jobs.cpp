@@ -764,7 +764,9 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     options.outputRoot = resultsOf(options.source);
     options.resume = request.resume;
     if (request.resume == "newest") {
-      const auto checkpoint = newestCheckpoint(options.outputRoot);
+      std::optional<TrainPlace> place;
+      if (statement < notebook.trains.size()) place = {notebook.trains[statement].loss, statement};
+      const auto checkpoint = newestCheckpoint(options.outputRoot, place);
       if (!checkpoint) return fail(id, checkpoint.error());
       options.resume = *checkpoint;
     }

@@ -8,6 +8,7 @@
 #include "app/workbench/main_window.h"
 #include "core/document/document.h"
 #include "tests/workbench/real_engine.h"
+#include "widgets/basic.h"
 #include "widgets/explain_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/step_chooser.h"
@@ -75,6 +76,26 @@ TEST_F(Steps, TheViewsShowTheTrainingThatWasBegunLast) {
   ASSERT_TRUE(wait([&] { return inKernels().contains("W.next"); }));
   EXPECT_FALSE(inKernels().contains("V.next"));
   EXPECT_EQ(steps->currentText(), "step of La");
+}
+
+// Each goes on from what its own runs left, whichever trained last.
+TEST_F(Steps, ATrainingIsResumedFromItsOwnRuns) {
+  openChecked(
+      "# %%\ninput X[8, 4] = normal(0, 1)\nparam W[4] = normal(0, 1)\nY[b] = sum[k] X[b, k]*W[k]\nloss L = mean[b] (Y[b] - 1)^2\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 30; mode = static }\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 10; seed = 9; mode = static }\n");
+  for (const std::size_t i : {1u, 2u}) {
+    run(i);
+    ASSERT_TRUE(wait(
+        [&] { return cell(i)->train() && cell(i)->train()->result().startsWith("Trained") && !window->workspace().running(); }));
+  }
+  EXPECT_FALSE(cell(1)->train()->resumes()) << "it has made all of its steps";
+  replace("steps = 30", "steps = 60");
+  ASSERT_TRUE(wait([&] { return cell(1)->train()->resumes(); }));
+  QTest::mouseClick(cell(1)->train()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return cell(1)->train()->result().startsWith("Trained 60 steps"); }))
+      << cell(1)->train()->result().toStdString();
+  EXPECT_TRUE(cell(1)->train()->result().contains("30 of them")) << cell(1)->train()->result().toStdString();
 }
 
 }  // namespace
