@@ -224,7 +224,7 @@ TEST_F(EngineJobs, ARunIsResumedFromItsOwnCheckpointOrNotAtAll) {
   const auto begin = [&](const std::string& resumed) {
     const std::string folder = root + "/9999-12-31-00000" + std::to_string(resumed.empty() ? 0 : 1);
     std::filesystem::create_directory(folder);
-    std::ofstream(folder + "/run.json") << nlohmann::json{{"settings", {{"resume", resumed}}}};
+    std::ofstream(folder + "/run.json") << nlohmann::json{{"train", "L"}, {"settings", {{"resume", resumed}}}};
   };
   begin("");
   auto further = train(10, "static");
