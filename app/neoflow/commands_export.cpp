@@ -26,6 +26,7 @@
 #include "core/runtime/pipeline.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
+#include "core/runtime/run_folder.h"
 #include "core/schedule/generator.h"
 #include "core/tune/tune_program.h"
 
@@ -55,15 +56,6 @@ Result<Unit> drawSvg(const fs::path& dot, const fs::path& svg) {
   if (status == 0 && !error) return Unit{};
   fs::remove(fresh, error);
   return Error{"export", "The file " + svg.string() + " was not written: dot ended with an error.", {}, {}};
-}
-
-std::string newestRun(const std::string& file) {
-  std::error_code error;
-  std::vector<std::string> runs;
-  for (const auto& item : fs::directory_iterator(file + ".out", error))
-    if (fs::exists(item.path() / "steps.bin", error)) runs.push_back(item.path().string());
-  std::sort(runs.begin(), runs.end());
-  return runs.empty() ? std::string() : runs.back();
 }
 
 std::string safeFileName(const std::string& name) {
@@ -207,7 +199,8 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   };
   Result<Unit> done = Unit{};
   if (options.to == "html") {
-    const std::string run = file == "-" ? std::string() : newestRun(file);
+    std::string run;
+    if (auto newest = newestRun(file + ".out"); file != "-" && newest) run = std::move(*newest);
     std::string training;
     ReportOptions page;
     for (const TrainSettings& train : loaded.notebook.trains) page.meanings.push_back(trainMeaning(loaded.notebook, train));

@@ -14,7 +14,6 @@
 #include <type_traits>
 
 #include "app/workbench/carry_runs.h"
-#include "app/workbench/newest_run.h"
 #include "widgets/basic.h"
 
 namespace nf {
@@ -43,12 +42,10 @@ std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
   KeptRun run;
   run.folder = folder.dirName();
   run.began = beganText(run.folder);
-  const QJsonObject record = QJsonDocument::fromJson(settings.readAll()).object();
-  run.loss = record.value(QStringLiteral("train")).toString().toStdString();
-  run.which = record.value(QStringLiteral("which")).toInteger();
-  const QJsonObject set = record.value(QStringLiteral("settings")).toObject();
+  run.record = QJsonDocument::fromJson(settings.readAll()).object();
+  const QJsonObject set = run.record.value(QStringLiteral("settings")).toObject();
   before = {set.value(QStringLiteral("resume")).toString(), set.value(QStringLiteral("resumed_at")).toInteger(-1)};
-  run.meaning = record.value(QStringLiteral("meaning")).toString().toStdString();
+  run.meaning = run.record.value(QStringLiteral("meaning")).toString().toStdString();
   while (!events.atEnd()) {
     const QByteArray line = events.readLine().trimmed();
     if (isTrial(line)) continue;
@@ -153,7 +150,7 @@ bool hasRuns(const QString& notebook) {
                      [&](const QString& name) { return QFile::exists(root.filePath(name + QStringLiteral("/run.json"))); });
 }
 
-std::vector<KeptRunLine> keptRuns(const QString& notebook, const protocol::TrainInfo& train) {
+std::vector<KeptRunLine> keptRuns(const QString& notebook, const TrainOf& train) {
   const auto tr = [](const char* text) { return QCoreApplication::translate("nf::KeptRun", text); };
   std::vector<KeptRunLine> lines;
   const QDir root = runsOf(notebook);

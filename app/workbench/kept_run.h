@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QJsonObject>
 #include <QString>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "app/workbench/newest_run.h"
 #include "core/protocol/message.h"
 
 namespace nf {
@@ -12,11 +14,10 @@ namespace nf {
 // What a training run has left beside its notebook, in NAME.nf.out. Of one that was resumed the steps, swaps and evaluations of the runs
 // before it, too.
 struct KeptRun {
-  QString folder;          // its name
-  QString began;           // in words
-  std::string loss;        // whose `train` statement it ran
-  std::int64_t which = 0;  // number of the statement, from 1; 0: not known
-  std::string meaning;     // CellInfo's of its cell, as it was; empty: not known
+  QString folder;       // its name
+  QString began;        // in words
+  QJsonObject record;   // its run.json
+  std::string meaning;  // CellInfo's of its cell, as it was; empty: not known
   std::vector<protocol::StepEvent> steps;
   std::vector<protocol::KernelSwapEvent> swaps;
   std::vector<protocol::EvalEvent> evals;
@@ -35,6 +36,6 @@ struct KeptRunLine {
 };
 bool hasRuns(const QString& notebook);
 // The runs of the `train` statement, the newest first; those without a step are left out.
-std::vector<KeptRunLine> keptRuns(const QString& notebook, const protocol::TrainInfo& train);
+std::vector<KeptRunLine> keptRuns(const QString& notebook, const TrainOf& train);
 
 }  // namespace nf

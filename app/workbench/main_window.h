@@ -244,8 +244,7 @@ class MainWindow : public QMainWindow {
   void showKept(Tab* tab);
   void showRuns(Tab* tab, CellId id);
   void showRuns();  // of the cell that is chosen, else of the first one whose panel has runs
-  RunCheckpoint shownCheckpoint(const Tab* tab,
-                                const protocol::TrainInfo* train) const;  // of the run shown, if it is of this statement
+  RunCheckpoint shownCheckpoint(const Tab* tab, const TrainOf* train) const;  // of the run shown, if it is of this statement
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;
   void useSession(const Session& session);

@@ -7,6 +7,7 @@
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QtEndian>
+#include <algorithm>
 #include <optional>
 
 #include "app/workbench/carry_runs.h"
@@ -33,7 +34,7 @@ std::int64_t stepsOf(const QString& checkpoint) {
   return QJsonDocument::fromJson(own.toUtf8()).object().value(QStringLiteral("step")).toInteger();
 }
 
-std::optional<RunCheckpoint> leftBy(const QDir& root, const QString& name, const protocol::TrainInfo* train) {
+std::optional<RunCheckpoint> leftBy(const QDir& root, const QString& name, const TrainOf* train) {
   const QDir run(root.filePath(name));
   QFile settings(run.filePath(QStringLiteral("run.json")));
   if (!settings.open(QIODevice::ReadOnly)) return std::nullopt;
@@ -61,13 +62,27 @@ QDir runsOf(const QString& notebook) { return QDir(notebook + kRuns); }
 
 }  // namespace
 
-bool isRunOf(const QJsonObject& record, const protocol::TrainInfo& train) {
-  const QJsonValue which = record.value(QStringLiteral("which"));
-  return record.value(QStringLiteral("train")).toString().toStdString() == train.loss &&
-         (which.isUndefined() || which.toInteger() == train.number + 1);
+std::optional<TrainOf> trainOf(const protocol::Analysis& analysis, std::size_t cell) {
+  if (cell >= analysis.cells.size() || !analysis.cells[cell].train) return std::nullopt;
+  const protocol::TrainInfo& own = *analysis.cells[cell].train;
+  TrainOf of{own.loss, own.program, 1, {}};
+  for (const protocol::CellInfo& other : analysis.cells) {
+    if (!other.train) continue;
+    of.losses.push_back(other.train->loss);
+    of.ofLoss += other.train->loss == own.loss && other.train->number < own.number;
+  }
+  return of;
 }
 
-RunCheckpoint newestCheckpoint(const QString& notebook, const protocol::TrainInfo* train) {
+bool isRunOf(const QJsonObject& record, const TrainOf& train) {
+  const std::string loss = record.value(QStringLiteral("train")).toString().toStdString();
+  const QJsonValue number = record.value(QStringLiteral("of_loss"));
+  if (loss == train.loss) return number.isUndefined() || number.toInteger() == train.ofLoss;
+  return !train.program.empty() && record.value(QStringLiteral("program")).toString().toStdString() == train.program &&
+         std::find(train.losses.begin(), train.losses.end(), loss) == train.losses.end();
+}
+
+RunCheckpoint newestCheckpoint(const QString& notebook, const TrainOf* train) {
   const QDir root = runsOf(notebook);
   bool any = false;
   for (const QString& name : runsIn(root.path()))
@@ -78,7 +93,7 @@ RunCheckpoint newestCheckpoint(const QString& notebook, const protocol::TrainInf
   return {.there = !any};
 }
 
-RunCheckpoint checkpointOf(const QString& notebook, const QString& run, const protocol::TrainInfo* train) {
+RunCheckpoint checkpointOf(const QString& notebook, const QString& run, const TrainOf* train) {
   return leftBy(runsOf(notebook), run, train).value_or(RunCheckpoint{.there = false});
 }
 

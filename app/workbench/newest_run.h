@@ -3,11 +3,22 @@
 #include <QJsonObject>
 #include <QString>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/protocol/message.h"
 
 namespace nf {
+
+// A `train` statement as runs know it (core/runtime/run_folder.h, TrainPlace).
+struct TrainOf {
+  std::string loss, program;
+  std::int64_t ofLoss = 1;
+  std::vector<std::string> losses;
+};
+std::optional<TrainOf> trainOf(const protocol::Analysis& analysis, std::size_t cell);  // none: the cell trains nothing
+bool isRunOf(const QJsonObject& record, const TrainOf& train);                         // `run.json`
 
 // What a run of a notebook left to go on from: a checkpoint of its own or the one it was resumed from.
 struct RunCheckpoint {
@@ -20,9 +31,7 @@ struct RunCheckpoint {
 };
 // Of the newest run of this statement; null: of any. Where no run is seen one is taken to be there: an engine on another machine knows
 // better.
-RunCheckpoint newestCheckpoint(const QString& notebook, const protocol::TrainInfo* train);
-RunCheckpoint checkpointOf(const QString& notebook, const QString& run, const protocol::TrainInfo* train);  // a folder's name
-// Is it the `run.json` of a run of this statement? One of before its number was written is known by its loss.
-bool isRunOf(const QJsonObject& record, const protocol::TrainInfo& train);
+RunCheckpoint newestCheckpoint(const QString& notebook, const TrainOf* train);
+RunCheckpoint checkpointOf(const QString& notebook, const QString& run, const TrainOf* train);  // a folder's name
 
 }  // namespace nf

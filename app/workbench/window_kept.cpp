@@ -50,9 +50,9 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   bool other = false;
   const auto index = tab->notebook->analysisCell(id);
   const auto& cells = tab->workspace->analysis().cells;
-  const RunCheckpoint checkpoint =
-      shownCheckpoint(tab, index && *index < cells.size() && cells[*index].train ? &*cells[*index].train : nullptr);
-  if (index && *index < cells.size() && cells[*index].train) {
+  const auto of = index ? trainOf(tab->workspace->analysis(), *index) : std::nullopt;
+  const RunCheckpoint checkpoint = shownCheckpoint(tab, of ? &*of : nullptr);
+  if (of) {
     const protocol::TrainInfo& train = *cells[*index].train;
     const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
     steps = train.steps > 0 ? train.steps : same ? train.epochs * checkpoint.stepsPerEpoch : 0;
@@ -79,12 +79,14 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
 void MainWindow::showKept(Tab* tab) {
   if (!tab->kept || tab->training != 0) return;
   const auto& cells = tab->workspace->analysis().cells;
-  const auto train = std::find_if(cells.begin(), cells.end(), [&](const protocol::CellInfo& c) {
-    const std::int64_t which = tab->kept->which;
-    return c.train && c.train->loss == tab->kept->loss && (which == 0 || which == c.train->number + 1);
-  });
-  if (train == cells.end()) return;
-  CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(train - cells.begin()));
+  std::size_t index = 0;
+  const auto trains = [&] {
+    const auto of = trainOf(tab->workspace->analysis(), index);
+    return of && isRunOf(tab->kept->record, *of);
+  };
+  while (index < cells.size() && !trains()) ++index;
+  if (index == cells.size()) return;
+  CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(index));
   if (!v || !v->train()) return;
   KeptRun run = std::move(*tab->kept);
   tab->kept.reset();
@@ -103,10 +105,10 @@ void MainWindow::showKept(Tab* tab) {
 void MainWindow::showRuns(Tab* tab, CellId id) {
   const CellView* v = tab->notebook->view(id);
   const auto index = tab->notebook->analysisCell(id);
-  const auto& cells = tab->workspace->analysis().cells;
-  if (!v || !v->train() || !index || *index >= cells.size() || !cells[*index].train) return;
+  const auto of = index ? trainOf(tab->workspace->analysis(), *index) : std::nullopt;
+  if (!v || !v->train() || !of) return;
   const QString place = tab->workspace->runsPlace();
-  const auto runs = keptRuns(place, *cells[*index].train);
+  const auto runs = keptRuns(place, *of);
   constexpr std::size_t kMostRuns = 20;
   auto* menu = new QMenu(this);
   menu->setAttribute(Qt::WA_DeleteOnClose);
@@ -129,7 +131,7 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
     if (!QDesktopServices::openUrl(QUrl::fromLocalFile(folder)))
       setStatus("warning", tr("Nothing opens folders here: %1").arg(folder));
   });
-  const RunCheckpoint checkpoint = shownCheckpoint(tab, &*cells[*index].train);
+  const RunCheckpoint checkpoint = shownCheckpoint(tab, &*of);
   QAction* copy = menu->addAction(tr("Copy the path of what this run learnt"));
   copy->setEnabled(checkpoint.there && !checkpoint.path.isEmpty());
   connect(copy, &QAction::triggered, this, [this, path = checkpoint.path] {
@@ -156,7 +158,7 @@ void MainWindow::showRuns() {
   showRuns(m_tab, v->id());
 }
 
-RunCheckpoint MainWindow::shownCheckpoint(const Tab* tab, const protocol::TrainInfo* train) const {
+RunCheckpoint MainWindow::shownCheckpoint(const Tab* tab, const TrainOf* train) const {
   const QString place = tab->workspace->runsPlace();
   if (!tab->shownRun.isEmpty())
     if (RunCheckpoint shown = checkpointOf(place, tab->shownRun, train); shown.ofTrain) return shown;

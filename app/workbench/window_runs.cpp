@@ -113,8 +113,9 @@ bool MainWindow::runCell(CellId id, bool resume) {
   QString from;
   if (resume) {
     // An engine elsewhere finds the newest by itself.
-    const QString place = m_tab->workspace->place(), shown = shownCheckpoint(m_tab, &*info.train).path;
-    from = shown.isEmpty() || shown == newestCheckpoint(place, &*info.train).path ? QStringLiteral("newest") : shown;
+    const auto of = trainOf(m_tab->workspace->analysis(), *cell);
+    const QString place = m_tab->workspace->place(), shown = shownCheckpoint(m_tab, of ? &*of : nullptr).path;
+    from = shown.isEmpty() || shown == newestCheckpoint(place, of ? &*of : nullptr).path ? QStringLiteral("newest") : shown;
   }
   m_tab->workspace->runCell(*cell, info.train.has_value(), from);
   refreshOutline();

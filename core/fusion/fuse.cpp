@@ -266,14 +266,12 @@ class Fuser {
     for (const KernelGraph::Work& w : work) {
       parts.emplace_back(w.operations * times / m_device.flopRate, Powers());
       with(parts.back().second, m_sizes->axesOf(w.of), 1);
-      if (w.reader.valid()) {
-        with(parts.back().second, m_sizes->axesOf(w.reader), 1);
-        with(parts.back().second, m_sizes->dimensionsOf(w.at), -1);
-        Powers reads;
-        with(reads, m_sizes->axesOf(w.reader), 1);
-        with(reads, m_sizes->dimensionsOf(w.at), -1);
-        evaluations.emplace_back(m_graph.evaluationsOf(w), std::move(reads));
-      }
+      if (!w.reader.valid()) continue;
+      Powers reads;
+      with(reads, m_sizes->axesOf(w.reader), 1);
+      with(reads, m_sizes->dimensionsOf(w.at), -1);
+      for (const auto& [size, power] : reads) parts.back().second[size] += power;
+      evaluations.emplace_back(m_graph.evaluationsOf(w), std::move(reads));
     }
     // By what is decided about first.
     for (const std::string& name : {d.consumer, d.producer})

@@ -167,12 +167,14 @@ std::string RunFolder::failure() const {
 
 namespace {
 
-// A run of before the number was written is known by its loss.
 bool isOf(const std::filesystem::path& run, const TrainPlace& place) {
   const auto text = readFile((run / "run.json").string());
   const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
-  return json.is_object() && json.value("train", nlohmann::json()) == place.loss &&
-         (!json.contains("which") || json["which"] == place.number + 1);
+  if (!json.is_object() || !json.contains("train") || !json["train"].is_string()) return false;
+  const auto loss = json["train"].get<std::string>();
+  if (loss == place.loss) return !json.contains("of_loss") || json["of_loss"] == place.ofLoss;
+  return !place.program.empty() && json.contains("program") && json["program"] == place.program &&
+         std::find(place.losses.begin(), place.losses.end(), loss) == place.losses.end();
 }
 
 }  // namespace

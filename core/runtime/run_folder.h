@@ -67,7 +67,10 @@ class RunFolder {
 // Of which `train` statement of a notebook a run is.
 struct TrainPlace {
   std::string loss;
-  std::size_t number = 0;  // from 0
+  std::size_t ofLoss = 1;  // which of the statements that train it, from 1
+  std::string program;     // as run.json has it; empty: not known
+  std::vector<std::string>
+      losses;  // of all statements: a run of another one than these is of a loss that was renamed, if its program is this
 };
 
 // The newest run under `root`, a notebook's, where `of` is given of that statement; an Error where there is none.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/step_program.h"
+#include "core/ir/structural_hash.h"
 
 #include <algorithm>
 #include <unordered_set>
 
 #include "core/ir/rewrite.h"
+#include "core/ir/structural_hash.h"
 #include "core/runtime/evaluation_check.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/prepared.h"
@@ -109,6 +111,15 @@ bool readsRows(const Program& program, TensorId tensor) {
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
   const TensorId loss = lossOf(notebook, train);
   return jobOf(notebook.program, loss.valid() ? std::vector{loss} : std::vector<TensorId>{}, true);
+}
+
+TrainPlace trainPlace(const CompiledNotebook& notebook, std::size_t train) {
+  TrainPlace place{notebook.trains[train].loss, 1, structuralHash(trainingProgram(notebook, train)).hex(), {}};
+  for (std::size_t i = 0; i < notebook.trains.size(); ++i) {
+    place.losses.push_back(notebook.trains[i].loss);
+    place.ofLoss += i < train && notebook.trains[i].loss == place.loss;
+  }
+  return place;
 }
 
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss) {

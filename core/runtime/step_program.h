@@ -6,6 +6,7 @@
 
 #include "core/lang/compile.h"
 #include "core/runtime/pipeline.h"
+#include "core/runtime/run_folder.h"
 
 // Which of the programs that a notebook holds is meant: what steps, what evaluates, what fusion is decided for.
 namespace nf {
@@ -13,6 +14,8 @@ namespace nf {
 // One training step: what the loss and the updates need. `train` selects the statement's loss. Rows of data sets that it does not read,
 // which another job's loss may, are no part of it; other given tensors stay.
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
+// How runs of the statement are known, of a notebook that was compiled for it.
+TrainPlace trainPlace(const CompiledNotebook& notebook, std::size_t train);
 // The loss, if rows of a data set go into it, and every `eval`, nothing else.
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss);
 // Every `eval` that no rows of a data set go into: the inputs as they are give it.

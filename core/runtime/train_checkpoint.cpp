@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/step_program.h"
 #include "core/runtime/train_job.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ Result<Unit> TrainJob::Impl::readEarlier() {
     if (replay->empty()) return Error{"replay", "The swap log " + options.replaySwaps + " is empty.", {}, {}};
   }
   if (!options.resume.empty()) {
-    NF_TRY(options.resume, checkpointAt(options.resume, TrainPlace{settings.loss, options.train}));
+    NF_TRY(options.resume, checkpointAt(options.resume, trainPlace(notebook, options.train)));
     NF_TRY(checkpoint, readCheckpoint(options.resume));
   }
   return Unit{};

@@ -160,7 +160,7 @@ Result<Unit> TrainJob::Impl::writeRunFile() {
   ::uname(&machine);
   nlohmann::json run{{"notebook", options.source.name},
                      {"train", settings.loss},
-                     {"which", options.train + 1},
+                     {"of_loss", trainPlace(notebook, options.train).ofLoss},
                      {"settings",
                       {{"optimizer", settings.optimizer},
                        {"mode", dynamic ? "dynamic" : "static"},

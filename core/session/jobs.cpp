@@ -13,6 +13,7 @@
 #include "core/runtime/meaning.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/step_program.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -765,7 +766,8 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     options.resume = request.resume;
     if (request.resume == "newest") {
       std::optional<TrainPlace> place;
-      if (statement < notebook.trains.size()) place = {notebook.trains[statement].loss, statement};
+      if (statement < notebook.trains.size()) place = trainPlace(notebook, statement);
+      if (place && statement != revision->step()) place->program.clear();  // it was not compiled for that one
       const auto checkpoint = newestCheckpoint(options.outputRoot, place);
       if (!checkpoint) return fail(id, checkpoint.error());
       options.resume = *checkpoint;

@@ -274,7 +274,7 @@ TEST_F(Recovery, ARunThatWasKilledInItsTrialsIsAmongTheRuns) {
     ASSERT_TRUE(out.open(QIODevice::WriteOnly));
     out.write(text.data(), static_cast<qint64>(text.size()));
   }
-  const auto lines = keptRuns(path(), {.loss = "L"});
+  const auto lines = keptRuns(path(), TrainOf{.loss = "L"});
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(lines.front().words.endsWith("interrupted at step 50")) << lines.front().words.toStdString();
 }

@@ -98,5 +98,28 @@ TEST_F(Steps, ATrainingIsResumedFromItsOwnRuns) {
   EXPECT_TRUE(cell(1)->train()->result().contains("30 of them")) << cell(1)->train()->result().toStdString();
 }
 
+TEST_F(Steps, ARenamedLossAndATrainingAboveLeaveATrainingItsRuns) {
+  const std::string text =
+      "# %%\ninput X[8, 4] = normal(0, 1)\nparam W[4] = normal(0, 1)\nY[b] = sum[k] X[b, k]*W[k]\nloss L = mean[b] (Y[b] - 1)^2\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 30; mode = static }\n";
+  openChecked(text);
+  run(1);
+  const auto resumed = [&](std::size_t i, const char* result) {
+    ASSERT_TRUE(wait([&] { return cell(i)->train() && cell(i)->train()->resumes() && !window->workspace().running(); })) << result;
+    QTest::mouseClick(cell(i)->train()->resume(), Qt::LeftButton);
+    ASSERT_TRUE(wait([&] { return cell(i)->train()->result().startsWith(result) && !window->workspace().running(); }))
+        << cell(i)->train()->result().toStdString();
+  };
+  ASSERT_TRUE(
+      wait([&] { return cell(1)->train() && cell(1)->train()->result().startsWith("Trained") && !window->workspace().running(); }));
+  EXPECT_EQ(window->notebook()->rename("L", "M"), "");
+  checked();
+  replace("steps = 30", "steps = 60");
+  resumed(1, "Trained 60 steps");
+  replace("# %%\ntrain M", "loss N = mean[b] Y[b]^2\n# %%\ntrain N { steps = 5; mode = static }\n# %%\ntrain M");
+  replace("steps = 60", "steps = 90");
+  resumed(2, "Trained 90 steps");
+}
+
 }  // namespace
 }  // namespace nf
