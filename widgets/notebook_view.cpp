@@ -465,9 +465,12 @@ void NotebookView::activate(CellId id, bool edit) {
 void NotebookView::activateBeside(int direction) {
   const std::size_t index = m_document->indexOf(m_active);
   if ((direction < 0 && index == 0) || (direction > 0 && index + 1 >= m_cells.size())) return;
-  CellView* next = m_cells[index + static_cast<std::size_t>(direction)];
-  activate(next->id(), false);
-  showCell(next);
+  goTo(m_cells[index + static_cast<std::size_t>(direction)]);
+}
+
+void NotebookView::goTo(CellView* cell) {
+  activate(cell->id(), false);
+  showCell(cell);
 }
 
 std::size_t NotebookView::caretByte() const {
@@ -718,7 +721,10 @@ void NotebookView::handleKey(QKeyEvent* event) {
   const int key = event->key();
   const int last = m_lastKey;
   m_lastKey = key;
-  if (event->modifiers() & (Qt::ControlModifier | Qt::AltModifier)) return QScrollArea::keyPressEvent(event);
+  if (event->modifiers() & Qt::AltModifier) return QScrollArea::keyPressEvent(event);
+  if (key == Qt::Key_Home) return goTo(m_cells.front());
+  if (key == Qt::Key_End) return goTo(m_cells.back());
+  if (event->modifiers() & Qt::ControlModifier) return QScrollArea::keyPressEvent(event);
   switch (key) {
     case Qt::Key_Return:
     case Qt::Key_Enter:

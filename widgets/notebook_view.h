@@ -85,6 +85,7 @@ class NotebookView : public QScrollArea {
   CellId activeCell() const { return m_active; }
   bool editing() const { return m_editing; }
   void activate(CellId id, bool edit);
+  void goTo(CellView* cell);
   void activateBeside(int direction);
   std::size_t caretByte() const;  // in the notebook's text
   std::size_t caretInBody(const CellView* v) const;

@@ -339,7 +339,16 @@ QStringList TrainStrip::warnings() const {
   return all;
 }
 
+// The steps alone may be a small part of it.
+void TrainStrip::tellSpan() {
+  m_detail->setToolTip(
+      m_detail->text() + QLatin1Char('\n') +
+      tr("The time is of the whole run after its preparation: of its steps, and of what lies between them, such as "
+         "reading the data, evaluations, checkpoints and what is written into its folder."));
+}
+
 void TrainStrip::start(bool resumed) {
+  m_detail->setToolTip({});
   clearWarnings();
   m_swapsSince = m_splitsSince = 0;
   m_steps = 0;
@@ -512,6 +521,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   if (!done.stopped && done.preparation_ms > 0)
     detail += tr(", after %1 of preparation").arg(secondsText(done.preparation_ms / 1000));
   m_detail->setText(detail);
+  tellSpan();
   if (done.median_step_ms_last_tenth > 0 && done.last_tenth_steps >= kFewestOfTenth) {
     showStep({done.median_step_ms_last_tenth, done.last_tenth_low_ms, done.last_tenth_high_ms, done.last_tenth_steps},
              tr("median step, last tenth"));
@@ -576,6 +586,7 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
   }
   m_detail->setText(tr("run of %1").arg(began) +
                     (m_detail->text().isEmpty() ? QString() : QStringLiteral(": ") + m_detail->text()));
+  if (done) tellSpan();
   m_swapList->setNone({});
 }
 

@@ -108,6 +108,7 @@ class TrainStrip : public QWidget {
   void showCurves();
   void sayNoSwaps(bool ended);
   void showStep(const protocol::StepSpread& spread, const QString& name);
+  void tellSpan();
   void showNewest();
   void followLatency();
   void followLoss();

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include <fcntl.h>
+#include <unistd.h>
 #include <QApplication>
 #include <QCommandLineParser>
 #include <QDir>
 #include <QFileInfo>
 #include <QProcess>
+#include <QSocketNotifier>
 #include <QStandardPaths>
 #include <QTimer>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string_view>
@@ -32,6 +36,27 @@ QStringList engineCommand(const QString& wish) {
   if (QFileInfo(beside).isExecutable()) return {beside, QStringLiteral("engine")};
   const QString found = QStandardPaths::findExecutable(QStringLiteral("neoflow"));
   return {found.isEmpty() ? QStringLiteral("neoflow") : found, QStringLiteral("engine")};
+}
+
+int g_ends[2] = {-1, -1};  // a pipe: the window hears of a signal in its own time
+
+void tellWindow(int) {
+  const char byte = 0;
+  [[maybe_unused]] const auto written = ::write(g_ends[1], &byte, 1);
+}
+
+// A desktop that logs out, a shell that is closed: they ask the window to end.
+void endOnSignals(MainWindow& window) {
+  if (::pipe2(g_ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
+  QObject::connect(new QSocketNotifier(g_ends[0], QSocketNotifier::Read, &window), &QSocketNotifier::activated, &window, [&window] {
+    char byte;
+    while (::read(g_ends[0], &byte, 1) == 1) {}
+    window.end();
+  });
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) std::signal(number, tellWindow);
+  }
 }
 
 int usage(const QString& message) {
@@ -109,6 +134,7 @@ int main(int argc, char** argv) {
   if (!asTable && parser.value(values) != QLatin1String("image")) return usage(QStringLiteral("--values is image or table"));
 
   MainWindow window(&look, engineCommand(parser.value(engine)));
+  endOnSignals(window);
   if (parser.isSet(screenshot)) window.forgetSession();
   else {
     window.fitToScreen();

@@ -701,6 +701,14 @@ void MainWindow::quit() {
   m_quitting = false;
 }
 
+void MainWindow::end() {
+  if (unsavedTabs().empty()) return quit();
+  for (const auto& tab : m_tabs)
+    if (tab->workspace->document().modified()) tab->workspace->writeJournal();
+  writeSession();
+  QCoreApplication::exit(0);
+}
+
 // One after the other: a notebook without a file is asked for its name.
 void MainWindow::saveAllAndQuit() {
   const auto unsaved = unsavedTabs();

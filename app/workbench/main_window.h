@@ -101,6 +101,7 @@ class MainWindow : public QMainWindow {
   void keepSession();                        // which notebooks are open
   void writeSession();                       // what restoreSession() of another window needs, should this one be killed
   void forgetSession() { m_store.reset(); }  // nothing of this window is kept, nothing is recovered
+  void end();                                // at once and without a question: what is not saved waits for the next window
   QString statusText() const;
   QString constantsText() const;  // of the device, at the right of the status bar
 
@@ -242,6 +243,7 @@ class MainWindow : public QMainWindow {
   void lookForKept(Tab* tab, const QString& folder = {}, bool again = false);
   void refreshCheckpoint(Tab* tab, CellId id);  // what a run of this cell can go on from
   void showKept(Tab* tab);
+  void showOtherRuns(Tab* tab);
   void showRuns(Tab* tab, CellId id);
   void showRuns();  // of the cell that is chosen, else of the first one whose panel has runs
   RunCheckpoint shownCheckpoint(const Tab* tab, const TrainOf* train) const;  // of the run shown, if it is of this statement
@@ -249,7 +251,8 @@ class MainWindow : public QMainWindow {
   bool untouchedTab() const;
   void useSession(const Session& session);
   void compareWithDisk();
-  void setStatus(const QString& icon, const QString& text);
+  void setStatus(const QString& icon, const QString& text);   // what answers somebody: errors and warnings stay for a while
+  void showStatus(const QString& icon, const QString& text);  // until the next one
   static QString checkingText();
   static QString provingText();
   void remember(const QString& path);
@@ -267,6 +270,7 @@ class MainWindow : public QMainWindow {
   bool m_kernelLost = false;  // the Tune page waits for one that no engine was asked for, or that ended with its engine
   ElidedLabel *m_name, *m_constants;
   QLabel *m_state, *m_statusIcon, *m_status, *m_place;
+  QElapsedTimer m_refused;  // since the status bar told why something cannot be
   QToolButton* m_device;
   SegmentedSwitch* m_switch;
   MessageBar* m_messages;

@@ -181,6 +181,7 @@ ShortcutSheet::ShortcutSheet(const Theme* theme, const ActionRegistry* actions, 
   heading(tr("In the notebook, outside a cell's text"));
   entry(QStringLiteral("Enter"), tr("Edit the cell"));
   entry(QStringLiteral("J  K"), tr("Next, previous cell"));
+  entry(QStringLiteral("Home  End"), tr("First, last cell"));
   for (const QString& id : actions->order())
     if (const QString key = actions->notebookKey(id); !key.isEmpty()) entry(key, actions->at(id)->text());
   heading(tr("In a cell's text"));

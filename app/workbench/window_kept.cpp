@@ -97,8 +97,42 @@ void MainWindow::showKept(Tab* tab) {
   if (const auto say = std::exchange(tab->whenKept, {})) say(*v);
   refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
+  showOtherRuns(tab);
   refreshPeer();
   if (tab == m_tab) showRun();
+}
+
+// Cells of other trainings tell what their own newest run came to; the views of a run have the newest of all.
+void MainWindow::showOtherRuns(Tab* tab) {
+  Workspace* workspace = tab->workspace.get();
+  std::vector<std::pair<CellId, TrainOf>> others;
+  for (std::size_t i = 0; i < workspace->analysis().cells.size(); ++i) {
+    const auto of = trainOf(workspace->analysis(), i);
+    const CellView* v = of ? tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(i)) : nullptr;
+    if (v && v->train() && v->train()->isHidden()) others.emplace_back(v->id(), *of);
+  }
+  if (others.empty()) return;
+  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->runsPlace(), others] {
+    auto runs = std::make_shared<std::vector<std::pair<CellId, KeptRun>>>();
+    for (const auto& [id, of] : others)
+      if (const auto found = keptRuns(path, of); !found.empty())
+        if (auto run = keptRun(path, found.front().folder)) runs->emplace_back(id, std::move(*run));
+    const auto show = [this, w, path, runs] {
+      const auto tab = std::ranges::find_if(m_tabs, [&](const auto& t) { return w && t->workspace.get() == w; });
+      if (tab == m_tabs.end() || w->runsPlace() != path) return;
+      for (const auto& [id, run] : *runs) {
+        CellView* v = (*tab)->notebook->view(id);
+        if (!v || !v->train() || !v->train()->isHidden() || (*tab)->training == id) continue;
+        if (!w->holder().isEmpty() && !run.done && !run.error) continue;
+        v->train()->show();
+        v->setResultMeaning(run.meaning, run.done && !run.done->stopped);
+        v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
+        refreshCheckpoint(tab->get(), id);
+      }
+      refreshPeer();
+    };
+    QMetaObject::invokeMethod(QCoreApplication::instance(), show, Qt::QueuedConnection);
+  });
 }
 
 // To be looked at and gone on with; what a cell shows is computed with what the newest one learnt.

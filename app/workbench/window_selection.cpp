@@ -461,11 +461,14 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
                      QStringLiteral("code:") + id});
   }
   const auto made = std::find(ids.begin(), ids.end(), tensor);
+  const bool several =
+      std::ranges::count_if(m_tab->workspace->analysis().cells, [](const auto& c) { return c.train.has_value(); }) > 1;
   const auto& ops = graph.nodes;
   if (kernels == 0 && made != ids.end() && !subgraphs.empty() && std::any_of(ops.begin(), ops.end(), [&](const auto& node) {
         return node.id == tensor && node.kind == protocol::NodeKind::Operator;
       }))
-    leads.push_back({QStringLiteral("stale"), tr("No kernel in training"), tr("a show runs it"),
+    leads.push_back({QStringLiteral("stale"), several ? tr("No kernel in this step") : tr("No kernel in training"),
+                     several ? tr("another step or a show runs it") : tr("a show runs it"),
                      QStringLiteral("node:") + QString::fromStdString(tensor)});
   return leads;
 }

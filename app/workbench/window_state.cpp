@@ -360,7 +360,17 @@ void MainWindow::refreshOutline() {
   m_outline->setCells(lines, m_tab->notebook->activeCell());
 }
 
+namespace {
+constexpr qint64 kRefusalStays = 5000;  // ms, before the steps of a run are told again
+}
+
 void MainWindow::setStatus(const QString& icon, const QString& text) {
+  m_refused.invalidate();
+  if (icon == QLatin1String("error") || icon == QLatin1String("warning")) m_refused.start();
+  showStatus(icon, text);
+}
+
+void MainWindow::showStatus(const QString& icon, const QString& text) {
   const Palette& c = m_theme->colors();
   const QColor color = icon == QLatin1String("error")                                   ? c.failed
                        : icon == QLatin1String("proved") || icon == QLatin1String("ok") ? c.proved
@@ -382,10 +392,11 @@ void MainWindow::refreshStatus() {
   constexpr auto phases = protocol::enumNames(protocol::RunPhase{});
   switch (m_tab->workspace->engine().state()) {
     case State::Stopped:
-    case State::Starting: setStatus("running", tr("Starting the engine")); break;
-    case State::Dead: setStatus("error", tr("The engine is gone; the notebook can be edited and saved")); break;
+    case State::Starting: showStatus("running", tr("Starting the engine")); break;
+    case State::Dead: showStatus("error", tr("The engine is gone; the notebook can be edited and saved")); break;
     case State::Ready:
       if (m_tab->workspace->running()) {
+        if (m_refused.isValid() && m_refused.elapsed() < kRefusalStays) break;
         QString text = QString::fromLatin1(phases[static_cast<std::size_t>(run.phase)]);
         text[0] = text[0].toUpper();
         if (run.step > 0) text += tr(", step %1").arg(grouped(run.step));
@@ -395,12 +406,12 @@ void MainWindow::refreshStatus() {
         const QStringList warnings = training ? training->warnings() : QStringList();
         if (!warnings.isEmpty()) text += QStringLiteral("  ·  ") + warnings.back().section(QLatin1Char('\n'), 0, 0);
         const bool paused = run.phase == protocol::RunPhase::Paused;
-        setStatus(!warnings.isEmpty() ? "warning" : paused ? "pause" : "running", text);
+        showStatus(!warnings.isEmpty() ? "warning" : paused ? "pause" : "running", text);
       } else if (m_tab->workspace->runAsked()) {
-        setStatus("running", tr("Preparing"));
+        showStatus("running", tr("Preparing"));
       } else if (!m_tab->workspace->analysisIsCurrent()) {
         const bool waits = !m_tab->runWhenChecked.empty();
-        if (!waits || !waitsForCheck(tr("the cell runs"))) setStatus("running", tr("Checking"));
+        if (!waits || !waitsForCheck(tr("the cell runs"))) showStatus("running", tr("Checking"));
       } else {
         int errors = 0;
         QString first;
@@ -416,19 +427,19 @@ void MainWindow::refreshStatus() {
         }
         // Elsewhere than on Author nothing else tells what is wrong, as a pin that a hint for a fusion does not leave its kernel.
         if (errors > 0)
-          setStatus("error", counted(errors, tr("error"), tr("errors")) +
-                                 (page() == Page::Author ? QString() : QStringLiteral(": ") + first));
-        else if (!failure.isEmpty()) setStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
-        else if (m_tab->notebook->awaitsAnswers() || m_inspector->checking()) setStatus("running", checkingText());
-        else if (!zero.isEmpty()) setStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));
-        else if (!warning.isEmpty()) setStatus("warning", warning.section(QLatin1Char('\n'), 0, 0));
-        else if (m_tab->notebook->proves() || m_inspector->proves()) setStatus("running", provingText());
+          showStatus("error", counted(errors, tr("error"), tr("errors")) +
+                                  (page() == Page::Author ? QString() : QStringLiteral(": ") + first));
+        else if (!failure.isEmpty()) showStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
+        else if (m_tab->notebook->awaitsAnswers() || m_inspector->checking()) showStatus("running", checkingText());
+        else if (!zero.isEmpty()) showStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));
+        else if (!warning.isEmpty()) showStatus("warning", warning.section(QLatin1Char('\n'), 0, 0));
+        else if (m_tab->notebook->proves() || m_inspector->proves()) showStatus("running", provingText());
         else
-          setStatus("proved",
-                    tr("Parse, shapes and gradient up to date") +
-                        (m_tab->workspace->millisecondsAfterKey()
-                             ? tr(", %1 ms after the last key").arg(static_cast<int>(*m_tab->workspace->millisecondsAfterKey()))
-                             : QString()));
+          showStatus("proved",
+                     tr("Parse, shapes and gradient up to date") +
+                         (m_tab->workspace->millisecondsAfterKey()
+                              ? tr(", %1 ms after the last key").arg(static_cast<int>(*m_tab->workspace->millisecondsAfterKey()))
+                              : QString()));
       }
   }
   showStep();

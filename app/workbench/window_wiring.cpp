@@ -614,6 +614,7 @@ void MainWindow::connectViews() {
                                 m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving,
                                                           k->verdict, k->loop, k->fusedKernels, k->splitKernels});
                                 setStatus("ok", shortName(k->verdict));
+                                if (k->judged) workspace().wantFusion(), workspace().wantSubgraphs();
                               } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
                                 m_explain->setComparisonFailed(QString::fromStdString(f->message));
                                 setStatus("error", QString::fromStdString(f->message));

@@ -14,6 +14,7 @@
 #include "core/fusion/kernel_graph.h"
 #include "core/fusion/partition.h"
 #include "core/fusion/size_classes.h"
+#include "core/support/assert.h"
 #include "core/support/checked.h"
 
 namespace nf {
@@ -56,12 +57,19 @@ double reward(double bytes, double operations, std::int64_t kernels, const Devic
 
 double reward(const Move& m, const DeviceConstants& d) { return reward(m.bytes, m.operations, m.kernels, d); }
 
+// Of one program: what its Fusers, one after the other, have found of the kernels that were measured.
+struct Barring {
+  std::map<KernelGraph::Barred, std::vector<Hash>> parts;  // that stood in its place when it was met first
+  std::set<KernelGraph::Barred> spared;                    // measured with others
+};
+
 class Fuser {
  public:
   // repeats: how often a step runs the program, the trips of the loops around it.
-  Fuser(const Program& program, const DeviceConstants& device, const FusionOptions& options, std::int64_t repeats, std::string loop)
+  Fuser(const Program& program, const DeviceConstants& device, const FusionOptions& options, std::int64_t repeats, std::string loop,
+        Barring& barring)
       : m_graph(program, options.limits), m_program(&program), m_device(device), m_options(options), m_repeats(repeats),
-        m_loop(std::move(loop)) {
+        m_loop(std::move(loop)), m_barring(barring) {
     for (std::size_t i = 0; i < program.tensors.size(); ++i) {
       const TensorId id(i);
       m_byName.emplace(program.tensors[i].name, id);
@@ -80,7 +88,9 @@ class Fuser {
     }
   }
 
-  Result<FusionResult> run() {
+  // False: at some places the verdicts are of other parts than those that stand there. They are spared now, and another Fuser has to
+  // decide again.
+  bool decide() {
     const Program& p = m_graph.program();
     std::vector<std::pair<std::string, std::string>> force = m_options.force, forbid = m_options.forbid;
     for (const Hint& hint : p.hints) {
@@ -90,9 +100,21 @@ class Fuser {
     }
     for (const auto& [a, b] : forbid)
       if (m_byName.contains(a) && m_byName.contains(b)) m_graph.forbid(m_byName.at(a), m_byName.at(b));
-    m_graph.bar(m_options.reverted);
+    m_graph.bar(m_options.reverted, m_barring.spared);
     for (const auto& [a, b] : force) forceFusion(a, b);
     greedy();
+    if (outdated()) return true;
+    for (std::size_t i = 0; i < m_program->tensors.size(); ++i)
+      if (m_graph.producerOf(TensorId(i)).valid()) noteMeasured(TensorId(i));
+    const std::size_t before = m_barring.spared.size();
+    for (const KernelGraph::Barred& kernel : m_barred) {
+      m_barring.parts.try_emplace(kernel, m_graph.partsOf(kernel.made));
+      if (!verdictOn(kernel)) m_barring.spared.insert(kernel);
+    }
+    return m_barring.spared.size() == before;
+  }
+
+  Result<FusionResult> finish() {
     findEdges();
     forgetMet();
     recordTakenBack();
@@ -100,9 +122,11 @@ class Fuser {
     recordOtherEdges();
     if (outdated()) return outdatedFusion();
     const std::uint64_t work = m_graph.work();
-    FusionResult result{std::move(m_graph).take(), std::move(m_decisions), work};
+    FusionResult result{std::move(m_graph).take(), std::move(m_decisions), {}, work};
     return result;
   }
+
+  std::uint64_t work() const { return m_graph.work(); }
 
  private:
   // Once it is, all that is left is skipped.
@@ -186,19 +210,39 @@ class Fuser {
     const OperatorId consumer = named ? *named : readerOf(lead, c.forward ? *c.forward : *c.gradient);
     m_told.insert(edgeOf(lead, consumer));
     m_decisions.push_back(describe(t, c, state, consumer));
+    if (const auto& move = c.forward ? c.forward : c.gradient; state == FusionState::Reverted)
+      tellMeasured(m_decisions.back(), *move->reverted);
   }
 
   FusionDecision describe(TensorId t, const Choice& c, FusionState state, OperatorId consumer) const {
     FusionDecision d = between(leading(t, c), consumer, state);
     count(d, c);
     const Move& move = c.forward ? *c.forward : *c.gradient;
-    if (state == FusionState::Reverted && move.reverted) {
-      d.lost = *move.reverted;
-      d.cut = m_graph.cutOf(move);
-      if (const FusionMeasurement& m = m_options.reverted.at(d.lost); m.cut == Hash() || m.cut == d.cut) d.measured = m;
-    }
     d.why = state == FusionState::Forbidden ? forbidden(move, leading(t, c), consumer) : sentence(d, c);
     return d;
+  }
+
+  // What is known of it with the parts that stand there; null: it was measured with others. A part that has lost in its turn is split
+  // by now: what took its place is faster still.
+  const MeasuredKernels::value_type* verdictOn(const KernelGraph::Barred& kernel) const {
+    const auto& known = m_options.reverted;
+    const auto stood = m_barring.parts.find(kernel);
+    const auto& parts = stood != m_barring.parts.end() ? stood->second : m_graph.partsOf(kernel.made);
+    if (const auto found = known.find({kernel.kernel, parts}); found != known.end()) return &*found;
+    for (auto v = known.lower_bound({kernel.kernel, {}}); v != known.end() && v->first.kernel == kernel.kernel; ++v)
+      if (v->first.parts.empty() || std::ranges::any_of(v->first.parts, [&](const Hash& part) { return isMeasured(known, part); }))
+        return &*v;
+    return nullptr;
+  }
+  bool isReverted(const Move& move) const { return !move.obstacle && move.reverted && verdictOn(*move.reverted); }
+
+  // What measured it, when all is decided: only then do its parts stand.
+  void tellMeasured(FusionDecision& d, const KernelGraph::Barred& kernel) const {
+    const auto* verdict = verdictOn(kernel);
+    NF_ASSERT(verdict);
+    d.lost = verdict->first;
+    d.measured = verdict->second;
+    d.why = verdict->second.pairs > 0 ? sentence(verdict->second) : "The fused kernel was measured to be slower than its parts.";
   }
 
   void count(FusionDecision& d, const Choice& c) const {
@@ -435,12 +479,8 @@ class Fuser {
     const Move& move = c.forward ? *c.forward : *c.gradient;
     switch (d.state) {
       case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.") + alsoInside(d, move);
-      case FusionState::Forbidden: break;
-      case FusionState::Reverted: {
-        if (!d.measured) return "The kernel of both was measured, cut in another place, and was slower than its parts.";
-        if (d.measured->pairs == 0) return "The fused kernel was measured to be slower than its parts.";
-        return sentence(*d.measured);
-      }
+      case FusionState::Forbidden:
+      case FusionState::Reverted: break;
       case FusionState::Forced:
         return "A `hint fuse` asks for it." +
                (d.kept.empty() ? std::string()
@@ -485,18 +525,20 @@ class Fuser {
 
   // What greedy would consider here, had it not been measured; other merges may leave no such move at the end.
   void noteMeasured(TensorId t) {
-    if (m_options.reverted.empty() || m_measured.contains(t.value)) return;
+    if (m_options.reverted.empty()) return;
     std::optional<Move> best;
     for (Move& m : m_graph.movesFor(t)) {
       if (!m.reverted || m.obstacle || m.forbidden || !(reward(m, m_device) > 0)) continue;
+      m_barred.insert(*m.reverted);
       if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
     }
-    if (!best) return;
+    if (!best || m_measured.contains(t.value)) return;
     const OperatorId reader = readerOf(t, *best);
     Choice c;
     c.R = reward(*best, m_device);
     c.forward = std::move(best);
-    m_measured.emplace(t.value, std::pair(edgeOf(t, reader), describe(t, c, FusionState::Reverted, reader)));
+    FusionDecision d = describe(t, c, FusionState::Reverted, reader);
+    m_measured.emplace(t.value, Measured{edgeOf(t, reader), std::move(d), *c.forward->reverted});
   }
 
   void push(TensorId t) {
@@ -599,7 +641,7 @@ class Fuser {
       if (m_takenBack.contains(t.value)) continue;
       std::optional<Move> best;
       for (Move& m : m_graph.movesFor(t)) {
-        if (!isForbidden(m, t, readerOf(t, m)) && (m.obstacle || !m.reverted)) continue;
+        if (!isForbidden(m, t, readerOf(t, m)) && !isReverted(m)) continue;
         if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
       }
       if (!best) continue;
@@ -611,10 +653,10 @@ class Fuser {
       m_takenBack.insert(t.value);
     }
     for (auto& [t, met] : m_measured) {
-      auto& [edge, decision] = met;
-      if (m_takenBack.contains(t) || m_told.contains(edge) || standsTogether(edge)) continue;
-      m_told.insert(edge);
-      m_decisions.push_back(std::move(decision));
+      if (m_takenBack.contains(t) || m_told.contains(met.edge) || standsTogether(met.edge) || !verdictOn(met.kernel)) continue;
+      m_told.insert(met.edge);
+      tellMeasured(met.decision, met.kernel);
+      m_decisions.push_back(std::move(met.decision));
       m_takenBack.insert(t);
     }
   }
@@ -695,9 +737,11 @@ class Fuser {
         c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(met.tensor)), m_graph.kernelOf(met.reader), met.tensor);
         c.R = reward(*c.forward, m_device);
         const FusionState state = isForbidden(*c.forward, met.tensor, met.reader) ? FusionState::Forbidden
-                                  : c.forward->reverted && !c.forward->obstacle   ? FusionState::Reverted
+                                  : isReverted(*c.forward)                        ? FusionState::Reverted
                                                                                   : refusal(c);
-        record(edge, describe(met.tensor, c, state, met.reader));
+        FusionDecision d = describe(met.tensor, c, state, met.reader);
+        if (state == FusionState::Reverted) tellMeasured(d, *c.forward->reverted);
+        record(edge, std::move(d));
       }
     }
   }
@@ -717,8 +761,15 @@ class Fuser {
   std::set<std::pair<std::string, std::string>> m_asked;     // by hints: tensors to be fused
   std::map<Edge, Met> m_edges;                               // of the partition that was decided
   std::unordered_set<std::uint32_t> m_decided;
-  std::unordered_set<std::uint32_t> m_takenBack;                        // told of already
-  std::map<std::uint32_t, std::pair<Edge, FusionDecision>> m_measured;  // by tensor: what a measurement kept from being done
+  std::unordered_set<std::uint32_t> m_takenBack;  // told of already
+  struct Measured {
+    Edge edge;
+    FusionDecision decision;
+    KernelGraph::Barred kernel;
+  };
+  std::map<std::uint32_t, Measured> m_measured;  // by tensor: what a measurement kept from being done
+  std::set<KernelGraph::Barred> m_barred;        // all that measurements kept from being made
+  Barring& m_barring;
   std::priority_queue<std::pair<double, std::uint32_t>> m_queue;
   std::vector<FusionDecision> m_decisions;
   bool m_outdated = false;
@@ -733,7 +784,17 @@ struct Surroundings {
 Result<FusionResult> fuseAt(const Program& program, const DeviceConstants& device, FusionOptions options,
                             const Surroundings& around) {
   if (around.depth > 64) return Error{"fuse", "Loops are nested too deep.", {}, {}};
-  NF_TRY(FusionResult result, Fuser(program, device, options, around.repeats, around.loop).run());
+  Barring barring;
+  std::optional<Fuser> fuser;
+  std::uint64_t work = 0;
+  while (!fuser.emplace(program, device, options, around.repeats, around.loop, barring).decide()) work += fuser->work();
+  NF_TRY(FusionResult result, fuser->finish());
+  result.work += work;
+  for (const auto& [kernel, parts] : barring.parts) {
+    BarredKernel told{{kernel.kernel, parts}, {}, around.loop};
+    for (const TensorId t : kernel.made) told.made.push_back(program[t].name);
+    result.barred.push_back(std::move(told));
+  }
   // A hint names tensors of the program or of the bodies in it.
   for (const Hint& hint : program.hints) {
     if (hint.kind == Hint::Kind::Schedule) continue;
@@ -750,6 +811,8 @@ Result<FusionResult> fuseAt(const Program& program, const DeviceConstants& devic
     for (FusionDecision& d : body.decisions)
       if (!d.body) d.body = loop.body;
     result.work += body.work;
+    result.barred.insert(result.barred.end(), std::make_move_iterator(body.barred.begin()),
+                         std::make_move_iterator(body.barred.end()));
     result.decisions.insert(result.decisions.end(), std::make_move_iterator(body.decisions.begin()),
                             std::make_move_iterator(body.decisions.end()));
   }
@@ -758,6 +821,11 @@ Result<FusionResult> fuseAt(const Program& program, const DeviceConstants& devic
 }
 
 }  // namespace
+
+bool isMeasured(const MeasuredKernels& kernels, const Hash& signature) {
+  const auto first = kernels.lower_bound({signature, {}});
+  return first != kernels.end() && first->first.kernel == signature;
+}
 
 Result<FusionResult> fuse(const Program& partitioned, const DeviceConstants& device, const FusionOptions& options) {
   if (partitioned.groups.empty() && !partitioned.operators.empty()) return Error{"fuse", "The program is not partitioned.", {}, {}};

@@ -58,12 +58,17 @@ struct FusionMeasurement {
   double split = 0, splitSpread = 0;
   std::int64_t pairs = 0;                           // 0: not known, as of a swap log
   double saved = 0, savedLow = 0, savedHigh = 0;    // split - fused of each pair: median, and what holds it with 95 %
-  Hash cut;                                         // FusionDecision::cut of what was compared; Hash(): not known
   std::int64_t fusedKernels = 0, splitKernels = 0;  // how many the times are of; 0: not known
   friend bool operator==(const FusionMeasurement&, const FusionMeasurement&) = default;
 };
-// By kernelSignature().
-using MeasuredKernels = std::map<Hash, FusionMeasurement>;
+// A fused kernel, and what stood in its place where it was measured.
+struct JudgedKernel {
+  Hash kernel;              // kernelSignature()
+  std::vector<Hash> parts;  // likewise, ascending; none: not known, as of an old swap log, and so whatever they are
+  auto operator<=>(const JudgedKernel&) const = default;
+};
+using MeasuredKernels = std::map<JudgedKernel, FusionMeasurement>;
+bool isMeasured(const MeasuredKernels& kernels, const Hash& signature);  // whatever its parts
 
 // Equal for kernels of equal operators, wired alike: names, ids, and which tensors are written do not count. What is known of a fused
 // kernel holds wherever it is met again.
@@ -85,18 +90,27 @@ struct FusionDecision {
   std::vector<FusionFlip> flips;              // the smallest relative change first
   OriginId origin;                            // of the producer
   std::shared_ptr<const Program> body;        // of the innermost Loop around, which has the origin; null: the program itself has it
-  std::optional<FusionMeasurement> measured;  // of Reverted: what turned it, where that compared these very parts
-  Hash lost, cut;                             // of Reverted: the kernel's signature, and of the kernels that it would join
+  std::optional<FusionMeasurement> measured;  // of Reverted: what turned it
+  JudgedKernel lost;                          // of Reverted: the kernel that it would make, as it was measured
   std::string loop;                           // names of the Loops around, outermost first, "outer/inner"; empty: none
   std::int64_t repeats = 1;                   // passes of those Loops in a step
   // The tensors of a `hint fuse`, as it names them, that asks for this and cannot be obeyed; empty: none does.
   std::pair<std::string, std::string> askedInVain{};
 };
 
+// A kernel that fusion would make, had it not been measured.
+struct BarredKernel {
+  JudgedKernel judged;            // with the parts that stand in its place while none that was measured is made
+  std::vector<std::string> made;  // tensors of its operators, as the program had them before anything was computed again
+  std::string loop;               // as FusionDecision::loop
+};
+
 struct FusionOptions {
   FusionLimits limits;
   std::vector<std::pair<std::string, std::string>> force, forbid;  // tensor names; besides the program's hints
-  MeasuredKernels reverted;  // kernels that are slower than their parts: no move makes one, unless it is forced
+  // Kernels that are slower than their parts: where these stand in its place while none of them is made, or one of these is such a kernel
+  // itself, no move makes one, unless it is forced.
+  MeasuredKernels reverted;
   std::function<bool()>
       outdated;  // asked now and then, from the thread that fuses: true ends it with outdatedFusion(). Empty: never
 };
@@ -104,6 +118,7 @@ struct FusionOptions {
 struct FusionResult {
   Program program;                        // stage Fused; recomputed operators are copies named `B#2`
   std::vector<FusionDecision> decisions;  // in the order they were taken, then the refused ones
+  std::vector<BarredKernel> barred;       // all, also those that were made after all, as their parts are others
   std::uint64_t work = 0;                 // tensors and operators looked at to score moves: what deciding costs, on any machine
 };
 

@@ -104,9 +104,10 @@ void KernelGraph::know(OperatorId op) {
   }
 }
 
-void KernelGraph::bar(const MeasuredKernels& kernels) {
+void KernelGraph::bar(const MeasuredKernels& kernels, const std::set<Barred>& spared) {
   if (kernels.empty()) return;
   m_barred = &kernels;
+  m_spared = &spared;
   m_hashes.clear();
   for (std::size_t i = 0; i < m_program.operators.size(); ++i) m_hashes.push_back(structuralHash(m_program, OperatorId(i)));
 }
@@ -121,26 +122,28 @@ Hash KernelGraph::signatureWhere(const std::vector<OperatorId>& ops, const Reads
 }
 
 template <class Reads>
-std::optional<Hash> KernelGraph::barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const {
+std::optional<KernelGraph::Barred> KernelGraph::barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const {
   if (!m_barred || ops.size() < 2) return std::nullopt;
-  const Hash signature = signatureWhere(ops, reads);
-  if (m_barred->contains(signature)) return signature;
-  return std::nullopt;
+  Barred kernel{signatureWhere(ops, reads), {}};
+  if (!isMeasured(*m_barred, kernel.kernel)) return std::nullopt;
+  for (const OperatorId op : ops) kernel.made.push_back(madeBy(op));
+  std::sort(kernel.made.begin(), kernel.made.end());
+  if (m_spared->contains(kernel)) return std::nullopt;
+  return kernel;
 }
 
-std::optional<Hash> KernelGraph::barred(const std::vector<OperatorId>& ops) const {
+std::optional<KernelGraph::Barred> KernelGraph::barred(const std::vector<OperatorId>& ops) const {
   return barredWhere(ops, [](OperatorId, TensorId) { return true; });
 }
 
-Hash KernelGraph::cutOf(const Move& move) const {
-  if (!m_barred) return {};
-  Hasher hasher;
-  const auto add = [&](KernelId k) { hasher.add(signatureWhere(m_kernels[k], [](OperatorId, TensorId) { return true; })); };
-  add(move.producer);
-  if (move.kind == Move::Kind::Merge) add(move.consumer);
-  else
-    for (const KernelId k : fewConsumers(move.tensor)) add(k);
-  return hasher.finish();
+std::vector<Hash> KernelGraph::partsOf(const std::vector<TensorId>& made) const {
+  std::vector<Hash> signatures;
+  for (const std::vector<OperatorId>& ops : m_kernels)
+    if (std::any_of(ops.begin(), ops.end(),
+                    [&](OperatorId op) { return std::binary_search(made.begin(), made.end(), madeBy(op)); }))
+      signatures.push_back(signatureWhere(ops, [](OperatorId, TensorId) { return true; }));
+  std::sort(signatures.begin(), signatures.end());
+  return signatures;
 }
 
 void KernelGraph::link(OperatorId op) {

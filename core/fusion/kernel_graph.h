@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -33,6 +34,13 @@ class KernelGraph {
     TensorId of, at, reader;
   };
 
+  // A kernel that a move would make.
+  struct Barred {
+    Hash kernel;                 // its signature
+    std::vector<TensorId> made;  // by its operators, as the program had them before anything was computed again; ascending
+    auto operator<=>(const Barred&) const = default;
+  };
+
   // What a merge around one tensor does. Bytes and operations saved are positive.
   struct Move {
     enum class Kind : std::uint8_t {
@@ -51,7 +59,7 @@ class KernelGraph {
     std::vector<std::string> kept;                           // what goes through memory inside the fused kernel still: names
     std::optional<std::string> obstacle;                     // why it can't be lowered
     std::optional<std::pair<TensorId, TensorId>> forbidden;  // by which call of forbid()
-    std::optional<Hash> reverted;                            // a kernel it would make is known to be slower than its parts
+    std::optional<Barred> reverted;                          // a kernel it would make is known to be slower than its parts
   };
 
   const Program& program() const { return m_program; }
@@ -74,10 +82,10 @@ class KernelGraph {
   std::vector<KernelId> consumersOf(TensorId t, std::size_t most = SIZE_MAX) const;
   std::vector<TensorId> tensorsAround(KernelId k) const;  // read or written by it
 
-  // `kernels` outlives the graph. Before the first move.
-  void bar(const MeasuredKernels& kernels);
-  // Of the kernels that the move joins, by their signatures; Hash(): no kernel is barred.
-  Hash cutOf(const Move& move) const;
+  // Whatever their parts are; but not those of `spared`. Both outlive the graph. Before the first move.
+  void bar(const MeasuredKernels& kernels, const std::set<Barred>& spared);
+  // The signatures of the kernels that make these now, ascending. Only where kernels are barred.
+  std::vector<Hash> partsOf(const std::vector<TensorId>& made) const;
   // No kernel makes both, nor computes them again.
   void forbid(TensorId a, TensorId b) { m_forbidden.emplace_back(a, b); }
   // Tensors and operators looked at so far to score moves: what a fusion costs, on any machine.
@@ -144,7 +152,7 @@ class KernelGraph {
     std::vector<TensorId> kept;  // what goes through memory in both together and in neither alone
     bool judged = false, cycle = false;
     std::optional<std::pair<TensorId, TensorId>> forbidden;
-    std::optional<Hash> reverted;
+    std::optional<Barred> reverted;
     std::optional<std::string> obstacle;        // but for another kernel between them
     std::uint64_t cycleAsked = 0, inlined = 0;  // m_applied and m_inlined when `cycle` was found
   };
@@ -177,11 +185,11 @@ class KernelGraph {
   void resequence(KernelId a, KernelId b);
   double reevaluation(const std::vector<OperatorId>& readers, TensorId t, std::vector<Work>* parts = nullptr) const;
   std::optional<std::pair<TensorId, TensorId>> violated(const std::vector<OperatorId>& ops) const;  // by what was forbidden
-  std::optional<Hash> barred(const std::vector<OperatorId>& ops) const;
+  std::optional<Barred> barred(const std::vector<OperatorId>& ops) const;
   template <class Reads>
   Hash signatureWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;
   template <class Reads>
-  std::optional<Hash> barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;
+  std::optional<Barred> barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;
   std::vector<OperatorId> unite(const std::vector<OperatorId>& a, const std::vector<OperatorId>& b) const;
   void know(OperatorId op);  // what the caches hold of it
   void link(OperatorId op);
@@ -201,6 +209,7 @@ class KernelGraph {
   std::vector<KeptFacts> m_keptFacts;
   std::vector<double> m_flops;
   const MeasuredKernels* m_barred = nullptr;
+  const std::set<Barred>* m_spared = nullptr;
   std::vector<Hash> m_hashes;  // of operators, where kernels are barred
   std::vector<KernelId> m_kernelOf;
   mutable Marks m_marks;

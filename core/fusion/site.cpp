@@ -63,6 +63,7 @@ SiteKernel siteKernel(const SubgraphExtractor& extractor, const Kernel& kernel) 
   Subgraph subgraph = extractor.extract(kernel.group->operators, false);
   SiteKernel made;
   made.hash = subgraph.hash;
+  made.signature = kernelSignature(*kernel.program, kernel.group->operators);
   made.name = kernel.group->name;
   for (const auto* tensors : {&subgraph.outerInputs, &subgraph.outerOutputs})
     for (const TensorId t : *tensors) made.tensors.push_back((*kernel.program)[t].name);
@@ -145,6 +146,15 @@ std::vector<FusionSite> differingSites(const Program& first, const Program& seco
       for (FusionSite& site : difference.sites(loop)) found.push_back(std::move(site));
   });
   return found;
+}
+
+const BarredKernel* barredAt(const std::vector<BarredKernel>& barred, const FusionSite& site, const SiteKernel& kernel) {
+  std::set<std::string> made;
+  for (const std::string& name : kernel.made) made.insert(originalName(name));
+  const auto found = std::ranges::find_if(barred, [&](const BarredKernel& b) {
+    return b.judged.kernel == kernel.signature && b.loop == site.loop && std::set(b.made.begin(), b.made.end()) == made;
+  });
+  return found == barred.end() ? nullptr : &*found;
 }
 
 FusionSite siteAround(const Program& first, const Program& second, const std::string& tensor) {

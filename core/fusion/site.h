@@ -20,6 +20,7 @@ struct SiteKernel {
   std::string name;
   std::vector<std::string> tensors;  // inputs, then outputs, as the program names them: who reads what another one has written
   std::vector<std::string> made;     // by its operators
+  Hash signature;
 };
 
 // Where two fusions of one program differ: the kernels of each that together compute the same operators, in program order.
@@ -32,6 +33,9 @@ struct FusionSite {
 // The sites at which the programs (stage Fused) differ, each as small as it can be, in program order. Recomputed operators count as
 // those they are copies of.
 std::vector<FusionSite> differingSites(const Program& first, const Program& second);
+
+// What fusion says of this kernel of the site where it was kept from making it; null: nothing.
+const BarredKernel* barredAt(const std::vector<BarredKernel>& barred, const FusionSite& site, const SiteKernel& kernel);
 
 // One site of everything that differs in the body or program that makes `tensor`.
 FusionSite siteAround(const Program& first, const Program& second, const std::string& tensor);

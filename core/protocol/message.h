@@ -306,8 +306,9 @@ struct FusionCompared {
   Measured saving;         // split - fused of each pair: positive, the fused branch is faster
   bool separates = false;  // one of them is faster beyond noise
   std::string verdict;     // one sentence
+  bool judged = false;     // a fusion that had been taken back was decided anew: reports of before are of the past
   NF_FIELDS(FusionCompared, revision, producer, consumer, device, loop, fusedKernels, splitKernels, fused, split, saving, separates,
-            verdict);
+            verdict, judged);
 };
 
 struct Devices {

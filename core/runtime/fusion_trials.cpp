@@ -107,6 +107,26 @@ Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, Devi
   return std::optional(std::move(result));
 }
 
+// What is told of it is the interval: what holds a zero takes nothing back.
+bool FusionComparison::takesBack() const { return verdict.decision == PairedVerdict::Decision::Accept && savedInterval.high < 0; }
+
+namespace {
+
+FusionMeasurement measurementOf(const FusionComparison& c, const FusionSite& site) {
+  return {c.first.median,
+          c.first.spread,
+          c.second.median,
+          c.second.spread,
+          static_cast<std::int64_t>(c.pairs.size()),
+          c.saved,
+          c.savedInterval.low,
+          c.savedInterval.high,
+          static_cast<std::int64_t>(site.first.size()),
+          static_cast<std::int64_t>(site.second.size())};
+}
+
+}  // namespace
+
 std::string BranchComparison::verdict() const {
   char text[160];
   const std::string schedules = recorded()   ? "Both sides ran by the best schedules on record."
@@ -119,7 +139,10 @@ std::string BranchComparison::verdict() const {
   else
     std::snprintf(text, sizeof text, "%s is %.1f %% faster (%zu pairs).", gain > 0 ? "Split" : "Fused",
                   100 * (gain > 0 ? gain : -gain / (1 - gain)), pairs);
-  return text + (" " + schedules) + (pinned ? " Pinned kernels ran by their hints." : "");
+  const std::string anew = judged == FusionState::Accepted   ? " It had been taken back, and is fused again."
+                           : judged == FusionState::Reverted ? " It stays taken back."
+                                                             : "";
+  return text + (" " + schedules) + (pinned ? " Pinned kernels ran by their hints." : "") + anew;
 }
 
 namespace {
@@ -210,6 +233,17 @@ Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, De
   NF_TRY(auto compared, compareSite(result.site, context, compare, stop));
   if (!compared) return std::optional<BranchComparison>();
   result.comparison = std::move(*compared);
+  const auto decision = std::ranges::find_if(
+      stages.decisions, [&](const FusionDecision& d) { return d.producer == producer && d.consumer == consumer; });
+  if (context.records() && !result.pinned && result.fusedTuned == result.splitTuned && decision != stages.decisions.end() &&
+      decision->state == FusionState::Reverted &&
+      std::ranges::find(result.site.first, decision->lost.kernel, &SiteKernel::signature) != result.site.first.end()) {
+    const bool loses = result.comparison.takesBack();
+    NF_TRY([[maybe_unused]] const Unit done,
+           context.records()->setFusion(context.target()->fingerprint,
+                                        {decision->lost, loses, measurementOf(result.comparison, result.site)}));
+    result.judged = loses ? FusionState::Reverted : FusionState::Accepted;
+  }
   return std::optional(std::move(result));
 }
 
@@ -236,9 +270,8 @@ protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& r) {
   e.name = r.kernel.name;
   e.producer = r.kernel.producer;
   e.consumer = r.kernel.consumer;
-  const auto told = std::ranges::find_if(r.stages.decisions, [&](const FusionDecision& d) {
-    return d.state == FusionState::Reverted && d.lost == r.kernel.signature;
-  });
+  const auto told = std::ranges::find_if(
+      r.stages.decisions, [&](const FusionDecision& d) { return d.state == FusionState::Reverted && d.lost == r.judged(); });
   if (told != r.stages.decisions.end()) e.producer = told->producer, e.consumer = told->consumer;
   e.fused_us = r.measurement.fused;
   e.split_us = r.measurement.split;
@@ -250,8 +283,13 @@ protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& r) {
 
 FusionTrials::FusionTrials(DeviceContext& context, Stages running, Options options)
     : m_context(context), m_running(std::move(running)), m_options(std::move(options)) {
-  if (m_options.useRecords && context.records())
-    for (const auto& record : context.records()->fusions(context.target()->fingerprint)) m_judged.insert(record.kernel);
+  if (!m_options.useRecords || !context.records()) return;
+  std::set<Hash> lost;
+  for (const auto& record : context.records()->fusions(context.target()->fingerprint)) {
+    m_known.insert(record.kernel);
+    (record.reverted ? lost : m_judged).insert(record.kernel.kernel);
+  }
+  for (const Hash& kernel : lost) m_judged.erase(kernel);
 }
 
 // Seconds of one run of them all, as the analytic model has it.
@@ -270,11 +308,11 @@ std::optional<double> FusionTrials::estimate(const std::vector<SiteKernel>& kern
 // no other way, or the model is sure.
 Result<std::optional<FusionTrials::Doubt>> FusionTrials::doubtfulSite(const FusedKernel& kernel) const {
   StageOptions without = m_options.stages;
-  without.fusion.reverted.emplace(kernel.signature, FusionMeasurement{});
+  without.fusion.reverted.emplace(JudgedKernel{kernel.signature, {}}, FusionMeasurement{});  // whatever its parts are
   NF_TRY(const Stages alternative, fusedAgain(m_running, without));
   for (FusionSite& site : differingSites(*m_running.fused, *alternative.fused)) {
-    const auto is = [&](const SiteKernel& k) { return k.hash == kernel.subgraph; };
-    if (std::none_of(site.first.begin(), site.first.end(), is)) continue;
+    const auto found = std::ranges::find(site.first, kernel.subgraph, &SiteKernel::hash);
+    if (found == site.first.end()) continue;
     const auto isPinned = [&](const SiteKernel& k) {
       return pinnedTo(k, m_running.partitioned->hints, *m_context.target()).has_value();
     };
@@ -282,12 +320,9 @@ Result<std::optional<FusionTrials::Doubt>> FusionTrials::doubtfulSite(const Fuse
         std::any_of(site.second.begin(), site.second.end(), isPinned))
       break;
     const auto fused = estimate(site.first), split = estimate(site.second);
-    if (fused && split && *fused > kDoubtful * *split) {
-      const auto told = std::find_if(alternative.decisions.begin(), alternative.decisions.end(), [&](const FusionDecision& d) {
-        return d.state == FusionState::Reverted && d.lost == kernel.signature;
-      });
-      return std::optional(Doubt{std::move(site), told == alternative.decisions.end() ? Hash() : told->cut});
-    }
+    const BarredKernel* const barred = barredAt(alternative.barred, site, *found);
+    if (barred && fused && split && *fused > kDoubtful * *split && !m_known.contains(barred->judged))
+      return std::optional(Doubt{std::move(site), barred->judged.parts});
     break;
   }
   return std::optional<Doubt>();
@@ -300,15 +335,16 @@ std::map<Hash, std::optional<Schedule>> FusionTrials::schedulesOf(const FusionSi
   return schedules;
 }
 
-void FusionTrials::record(const FusedKernel& kernel, bool reverted, const FusionMeasurement& measurement) {
+void FusionTrials::record(const JudgedKernel& kernel, bool reverted, const FusionMeasurement& measurement) {
+  m_known.insert(kernel);
   if (m_options.useRecords && m_context.records()) [[maybe_unused]]
-    const auto done = m_context.records()->setFusion(m_context.target()->fingerprint, {kernel.signature, reverted, measurement});
+    const auto done = m_context.records()->setFusion(m_context.target()->fingerprint, {kernel, reverted, measurement});
 }
 
 Result<FusionTrials::Judgement> FusionTrials::verdictOn(const FusedKernel& kernel, std::stop_token stop) {
   NF_TRY(const auto doubt, doubtfulSite(kernel));
   if (!doubt || m_measured[kernel.signature] == kMostComparisons) return Judgement{};
-  if (m_options.before && !m_options.before(stop)) return Judgement{Verdict::Stopped, {}, {}};
+  if (m_options.before && !m_options.before(stop)) return Judgement{Verdict::Stopped, {}, {}, {}};
   ++m_measured[kernel.signature];
   const auto known = schedulesOf(doubt->site);
   CompareOptions options;
@@ -316,18 +352,12 @@ Result<FusionTrials::Judgement> FusionTrials::verdictOn(const FusedKernel& kerne
   options.schedule = [&known](const Hash& hash) { return known.at(hash); };
   const auto compared = compareSite(doubt->site, m_context, options, stop);
   if (!compared) return Judgement{};  // a part that has no kernel: what is fused stays fused
-  if (!*compared) return Judgement{Verdict::Stopped, {}, {}};
+  if (!*compared) return Judgement{Verdict::Stopped, {}, {}, {}};
   const FusionComparison& result = **compared;
   if (m_options.after) m_options.after(result.deviceSeconds);
-  Judgement judgement{
-      Verdict::Stays,
-      {result.first.median, result.first.spread, result.second.median, result.second.spread,
-       static_cast<std::int64_t>(result.pairs.size()), result.saved, result.savedInterval.low, result.savedInterval.high,
-       doubt->cut, static_cast<std::int64_t>(doubt->site.first.size()), static_cast<std::int64_t>(doubt->site.second.size())},
-      result.schedules};
-  // A gain that the pairs themselves do not hold apart from none takes nothing back: what is told of it is this interval.
-  const bool loses = result.verdict.decision == PairedVerdict::Decision::Accept && result.savedInterval.high < 0;
-  if (!loses) record(kernel, false, judgement.measurement);
+  Judgement judgement{Verdict::Stays, doubt->parts, measurementOf(result, doubt->site), result.schedules};
+  const bool loses = result.takesBack();
+  if (!loses) record({kernel.signature, doubt->parts}, false, judgement.measurement);
   else judgement.verdict = schedulesOf(doubt->site) == known ? Verdict::Loses : Verdict::Superseded;
   return judgement;
 }
@@ -344,30 +374,31 @@ Result<std::optional<RevertedFusion>> FusionTrials::next(std::stop_token stop) {
     do { NF_TRY(judgement, verdictOn(kernel, stop)); } while (judgement.verdict == Verdict::Superseded);
     if (judgement.verdict == Verdict::Stopped) break;
     ++m_seen;
-    m_judged.insert(kernel.signature);
-    if (judgement.verdict == Verdict::Stays) continue;
-    m_open = Open{kernel, judgement.measurement, m_running};
-    m_options.stages.fusion.reverted[kernel.signature] = judgement.measurement;
+    if (judgement.verdict == Verdict::Stays) {
+      m_judged.insert(kernel.signature);
+      continue;
+    }
+    m_open = Open{kernel, judgement.parts, judgement.measurement, m_running};
+    m_options.stages.fusion.reverted[m_open->judged()] = judgement.measurement;
     NF_TRY(m_running, fusedAgain(m_running, m_options.stages));
-    return std::optional(RevertedFusion{std::move(kernel), judgement.measurement, std::move(judgement.schedules), m_running});
+    return std::optional(
+        RevertedFusion{std::move(kernel), judgement.parts, judgement.measurement, std::move(judgement.schedules), m_running});
   }
   return std::optional<RevertedFusion>();
 }
 
 void FusionTrials::accept() {
   NF_ASSERT(m_open);
-  record(m_open->kernel, true, m_open->measurement);
+  record(m_open->judged(), true, m_open->measurement);
   m_open.reset();
 }
 
 void FusionTrials::refuse(bool superseded) {
   NF_ASSERT(m_open);
-  m_options.stages.fusion.reverted.erase(m_open->kernel.signature);
+  m_options.stages.fusion.reverted.erase(m_open->judged());
   m_running = std::move(m_open->before);
-  if (superseded) {
-    m_judged.erase(m_open->kernel.signature);
-    --m_seen;
-  }
+  if (superseded) --m_seen;
+  else m_judged.insert(m_open->kernel.signature);
   m_open.reset();
 }
 

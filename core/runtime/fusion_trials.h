@@ -27,6 +27,7 @@ struct FusionComparison {
   TimeInterval savedInterval;
   std::map<Hash, Schedule> schedules;  // that the kernels of both sides ran by
   double deviceSeconds = 0;
+  bool takesBack() const;  // the second one is faster, and by what the pairs themselves hold apart from nothing
 };
 
 struct CompareOptions {
@@ -54,11 +55,13 @@ struct BranchComparison {
   FusionComparison comparison;
   bool fusedTuned = false, splitTuned = false;  // schedules of every kernel of the side have been searched on this device
   bool pinned = false;                          // a `hint schedule` is for a kernel of them
+  std::optional<FusionState> judged;            // of a fusion that had been taken back: Reverted or Accepted by this, and on record
   bool recorded() const { return fusedTuned && splitTuned; }  // else both sides ran by first schedules
   std::string verdict() const;                                // what was found, and by which schedules
 };
 // All pairs, whichever is slower, like with like: each kernel by its best schedule on record where both sides have been tuned, else each
-// by its first. Errors of branchSite, and where a kernel can't be made.
+// by its first. Errors of branchSite, and where a kernel can't be made. A fusion that measurement had taken back is judged anew where
+// both sides ran by schedules of one kind, none pinned, and the fused one has the very kernel that had lost.
 Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, DeviceContext& context, const StageOptions& options,
                                                         const std::string& producer, const std::string& consumer,
                                                         std::stop_token stop);
@@ -71,16 +74,19 @@ MeasuredKernels revertedKernels(const DeviceContext& context);
 // A kernel that turned out slower than its parts, and the program without it.
 struct RevertedFusion {
   FusedKernel kernel;
+  std::vector<Hash> parts;  // JudgedKernel
   FusionMeasurement measurement;
   std::map<Hash, Schedule> schedules;  // it was measured with, of the kernel and of its parts
   Stages stages;
+  JudgedKernel judged() const { return {kernel.signature, parts}; }
 };
 
 protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& reverted);  // without step and time
 
 // Holds every fused kernel against what fusion would make without it, unless the analytic model is sure, until none loses. One that a
 // `hint schedule` pins, itself or a part, stays: what the search finds for the others says nothing of it. Each verdict is recorded and
-// never asked for again. A kernel that loses by schedules that have been superseded meanwhile is measured again. One thread at a time.
+// never asked for again: that a kernel stays holds wherever it is met, that it loses only where the same parts would take its place. One
+// that has lost elsewhere is asked for here. A kernel that loses by schedules that have been superseded meanwhile is measured again. One thread at a time.
 class FusionTrials {
  public:
   struct Options {
@@ -107,30 +113,34 @@ class FusionTrials {
  private:
   struct Doubt {
     FusionSite site;
-    Hash cut;  // FusionDecision::cut of the kernel in the alternative
+    std::vector<Hash> parts;  // JudgedKernel
   };
   enum class Verdict : std::uint8_t { Stays, Loses, Superseded, Stopped };
   struct Judgement {
     Verdict verdict = Verdict::Stays;
+    std::vector<Hash> parts;
     FusionMeasurement measurement;
     std::map<Hash, Schedule> schedules;
   };
   struct Open {
     FusedKernel kernel;
+    std::vector<Hash> parts;
     FusionMeasurement measurement;
     Stages before;
+    JudgedKernel judged() const { return {kernel.signature, parts}; }
   };
   Result<Judgement> verdictOn(const FusedKernel& kernel, std::stop_token stop);
   Result<std::optional<Doubt>> doubtfulSite(const FusedKernel& kernel) const;
   std::optional<double> estimate(const std::vector<SiteKernel>& kernels) const;
   // The best ones known now.
   std::map<Hash, std::optional<Schedule>> schedulesOf(const FusionSite& site) const;
-  void record(const FusedKernel& kernel, bool reverted, const FusionMeasurement& measurement);
+  void record(const JudgedKernel& kernel, bool reverted, const FusionMeasurement& measurement);
 
   DeviceContext& m_context;
   Stages m_running;
   Options m_options;
-  std::set<Hash> m_judged;
+  std::set<Hash> m_judged;         // by signature: those that stay
+  std::set<JudgedKernel> m_known;  // of those that have lost somewhere
   std::map<Hash, int> m_measured;  // comparisons of one kernel
   std::optional<Open> m_open;      // loses, and neither accepted nor refused yet
   std::size_t m_seen = 0;          // judged by this one

@@ -330,11 +330,11 @@ Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& tra
   return swaps;
 }
 
-std::vector<Hash> KernelSupply::revertedUpTo(std::int64_t step) const {
-  std::vector<Hash> kernels;
+std::vector<JudgedKernel> KernelSupply::revertedUpTo(std::int64_t step) const {
+  std::vector<JudgedKernel> kernels;
   if (m_options.replay)
     for (const KernelSwap& s : *m_options.replay)
-      if (s.reverted && s.step <= step) kernels.push_back(s.subgraph);
+      if (s.reverted && s.step <= step) kernels.push_back(s.judged());
   return kernels;
 }
 

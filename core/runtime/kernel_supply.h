@@ -62,10 +62,12 @@ class KernelSupply {
   void replace(Executable& training, Executable& next);
   void drop(const Executable& executable);  // nobody runs it any more
   // Into the log: from this step on fusion goes without these kernels.
-  void logReverted(const Hash& kernel, std::int64_t step) { m_swaps.push_back({step, kernel, {}, true, {}}); }
+  void logReverted(const JudgedKernel& kernel, std::int64_t step) {
+    m_swaps.push_back({step, kernel.kernel, {}, true, {}, kernel.parts});
+  }
   void logDevice(const DeviceConstants& device, std::int64_t step) { m_swaps.push_back({step, {}, {}, false, device}); }
   // Of a replay: those that the log names up to this step.
-  std::vector<Hash> revertedUpTo(std::int64_t step) const;
+  std::vector<JudgedKernel> revertedUpTo(std::int64_t step) const;
   // After it: reports the timings of candidates.
   void afterStep(Executable& training, double seconds);
   // The step was stopped in its middle and counts for nothing: what was logged for it goes.

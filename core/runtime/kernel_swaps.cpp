@@ -23,11 +23,21 @@ std::optional<Hash> hashFromHex(std::string_view hex) {
   return std::nullopt;
 }
 
+namespace {
+
+std::string revertedLine(const KernelSwap& swap) {
+  nlohmann::json line{{"reverted", swap.subgraph.hex()}, {"step", swap.step}};
+  for (const Hash& part : swap.parts) line["parts"].push_back(part.hex());
+  return line.dump() + "\n";
+}
+
+}  // namespace
+
 std::string toJsonLines(std::span<const KernelSwap> swaps) {
   std::string text;
   for (const KernelSwap& s : swaps) {
     if (s.device) text += nlohmann::json{{"fused_for", toJson(*s.device)}, {"step", s.step}}.dump() + "\n";
-    else if (s.reverted) text += R"({"reverted":")" + s.subgraph.hex() + R"(","step":)" + std::to_string(s.step) + "}\n";
+    else if (s.reverted) text += revertedLine(s);
     else  // a schedule's text is JSON
       text += R"({"schedule":)" + (s.schedule.empty() ? std::string("null") : s.schedule) + R"(,"step":)" + std::to_string(s.step) +
               R"(,"subgraph":")" + s.subgraph.hex() + "\"}\n";
@@ -69,7 +79,13 @@ Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text, const 
     const auto hash = hashFromHex(json[key].get<std::string>());
     if (!hash) return damaged;
     if (reverted) {
-      swaps.push_back({json["step"].get<std::int64_t>(), *hash, {}, true, {}});
+      std::vector<Hash> parts;
+      for (const auto& told : json.value("parts", nlohmann::json::array())) {
+        const auto part = told.is_string() ? hashFromHex(told.get<std::string>()) : std::nullopt;
+        if (!part) return damaged;
+        parts.push_back(*part);
+      }
+      swaps.push_back({json["step"].get<std::int64_t>(), *hash, {}, true, {}, std::move(parts)});
       continue;
     }
     const auto& schedule = json["schedule"];

@@ -118,6 +118,7 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
   }
   NF_TRY(FusionResult fused, fusedUnlessStopped(*s.partitioned, options));
   s.decisions = std::move(fused.decisions);
+  s.barred = std::move(fused.barred);
   NF_TRY([[maybe_unused]] Unit e, done(Stage::Fused, s.fused, std::move(fused.program)));
   return s;
 }
@@ -148,6 +149,7 @@ Result<Stages> fusedAgain(const Stages& stages, const StageOptions& options) {
   Stages again = stages;
   NF_TRY(FusionResult fused, fusedUnlessStopped(*stages.partitioned, options));
   again.decisions = std::move(fused.decisions);
+  again.barred = std::move(fused.barred);
   again.fused = std::make_shared<const Program>(std::move(fused.program));
   return again;
 }

@@ -30,7 +30,8 @@ struct Stages {
   std::vector<GradientTerm> terms;  // operator ids of `differentiated`
   MergedNames merged;               // on the way from `differentiated` to `transformed`
   std::vector<FusionDecision> decisions;
-  Diagnostics diagnostics;  // of differentiation; with errors the chain ends there
+  std::vector<BarredKernel> barred;  // FusionResult
+  Diagnostics diagnostics;           // of differentiation; with errors the chain ends there
   std::vector<std::pair<Stage, double>> milliseconds;
 
   const Program* at(Stage stage) const;  // null where it was not reached

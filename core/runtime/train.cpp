@@ -25,7 +25,8 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
       return Error{"resume",
                    options.resume + " was trained with the seed " + std::to_string(checkpoint->seed) + ", not " +
                        std::to_string(*options.seed) +
-                       ": a resumed run is the run that was begun. Leave the seed out, or begin another run with its `--weights`.",
+                       ": a resumed run is the run that was begun. Leave the seed out, or begin another run with its values: "
+                       "`neoflow train --weights`.",
                    {},
                    {}};
     renameTensors(checkpoint->tensors, renamedParameters(checkpoint->places, places));

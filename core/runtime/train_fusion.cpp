@@ -73,8 +73,8 @@ Result<Unit> TrainJob::Impl::replan() {
   if (!*complete) return Unit{};
   if (superseded()) return refuse(true);
   const RevertedFusion& r = replanned->reverted;
-  prepareOptions.reverted->insert_or_assign(r.kernel.signature, r.measurement);
-  supply->logReverted(r.kernel.signature, step);
+  prepareOptions.reverted->insert_or_assign(r.judged(), r.measurement);
+  supply->logReverted(r.judged(), step);
   NF_TRY([[maybe_unused]] const Unit used, trainWith(std::move(replanned->prepared)));
   protocol::FusionRevertedEvent e = revertedEvent(r);
   e.step = step;
@@ -87,7 +87,7 @@ Result<Unit> TrainJob::Impl::replan() {
 
 Result<Unit> TrainJob::Impl::replanAsLogged() {
   std::size_t added = 0;
-  for (const Hash& kernel : supply->revertedUpTo(step))
+  for (const JudgedKernel& kernel : supply->revertedUpTo(step))
     if (prepareOptions.reverted->emplace(kernel, FusionMeasurement{}).second) {
       supply->logReverted(kernel, step);
       ++added;

@@ -76,7 +76,7 @@ MeasuredKernels TrainJob::Impl::firstReverted() const {
   const std::int64_t from = checkpoint ? checkpoint->step : 0;
   if (log)
     for (const KernelSwap& s : *log)
-      if (s.reverted && (!replay || s.step <= from)) reverted.emplace(s.subgraph, FusionMeasurement{});
+      if (s.reverted && (!replay || s.step <= from)) reverted.emplace(s.judged(), FusionMeasurement{});
   if (!replay && (dynamic || !checkpoint) && options.tuning.useRecords) reverted.merge(revertedKernels(*context));
   return reverted;
 }

@@ -84,7 +84,7 @@ std::string checkpointDifference(const TensorStore& store, const Checkpoint& che
   else if (!missing.empty()) text = "it has no " + listed(missing);
   else if (!unknown.empty()) text = "it has " + listed(unknown) + ", which nothing trains here";
   else text = "its tensors are the same, what is computed with them is not";
-  return text + ". `--weights` instead of `--resume` takes its values by name and begins with step 1.";
+  return text + ". `neoflow train --weights` takes its values by name and begins with step 1.";
 }
 
 }  // namespace nf

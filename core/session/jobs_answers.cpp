@@ -605,6 +605,8 @@ void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inp
   answer.saving = measuredOf(std::move(saving));
   answer.separates = c.comparison.separates;
   answer.verdict = c.verdict();
+  answer.judged = c.judged.has_value();
+  if (answer.judged) readReverted();
   {
     DecidedParts parts(*(*stages)->fused);
     const std::lock_guard lock(m_mutex);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <sstream>
 
 #include <sqlite3.h>
 #include <unistd.h>
@@ -49,8 +50,9 @@ CREATE TABLE IF NOT EXISTS first_kernel (
   spread_us REAL NOT NULL,
   runs INTEGER NOT NULL,
   quick INTEGER NOT NULL);  -- 2: quick, and the trial of its schedule has a time of its own since
-CREATE TABLE IF NOT EXISTS fusion_verdict (
+CREATE TABLE IF NOT EXISTS kernel_verdict (
   kernel TEXT NOT NULL,
+  parts TEXT NOT NULL,
   fingerprint TEXT NOT NULL,
   reverted INTEGER NOT NULL,
   fused_us REAL NOT NULL,
@@ -61,10 +63,10 @@ CREATE TABLE IF NOT EXISTS fusion_verdict (
   saved_low_us REAL NOT NULL,
   saved_high_us REAL NOT NULL,
   pairs INTEGER NOT NULL,
-  cut TEXT NOT NULL,
   fused_kernels INTEGER NOT NULL,
   split_kernels INTEGER NOT NULL,
-  PRIMARY KEY (kernel, fingerprint));
+  PRIMARY KEY (kernel, parts, fingerprint));
+DROP TABLE IF EXISTS fusion_verdict;  -- of earlier versions, without the parts
 )";
 
 struct Close {
@@ -126,9 +128,9 @@ std::string foreignRecordTable(sqlite3* database) {
       {"trial", "SELECT id, workload, schedule, status, median_us, spread_us, runs FROM trial"},
       {"lineage", "SELECT trial, round, parents, how FROM lineage"},
       {"first_kernel", "SELECT workload, trial, median_us, spread_us, runs, quick FROM first_kernel"},
-      {"fusion_verdict",
-       "SELECT kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
-       "saved_high_us, pairs, cut, fused_kernels, split_kernels FROM fusion_verdict"}};
+      {"kernel_verdict",
+       "SELECT kernel, parts, fingerprint, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
+       "saved_high_us, pairs, fused_kernels, split_kernels FROM kernel_verdict"}};
   for (const auto& [table, columns] : kColumns) {
     Statement there(database, "SELECT 1 FROM sqlite_master WHERE name = ?");
     if (there.bind(std::string(table)).row() && Statement(database, columns).code() == SQLITE_ERROR) return table;
@@ -192,7 +194,7 @@ Result<Connection> openChecked(const std::string& path, bool& busy) {
     Statement tables(
         raw,
         "SELECT count(*) FROM sqlite_master WHERE name IN ('workload', 'workload_kind', 'trial', 'lineage', 'first_kernel', "
-        "'fusion_verdict')");
+        "'kernel_verdict')");
     if (tables.row() && tables.integer(0) == 6) return db;
   }
   const std::string stamp = "PRAGMA user_version = " + std::to_string(kVersion);
@@ -229,6 +231,24 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 std::optional<Hash> hashOf(const std::string& hex) {
   if (hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
   return Hash{std::stoull(hex.substr(16), nullptr, 16), std::stoull(hex.substr(0, 16), nullptr, 16)};
+}
+
+// Hashes with a space between.
+std::string textOf(const std::vector<Hash>& hashes) {
+  std::string text;
+  for (const Hash& hash : hashes) text += (text.empty() ? "" : " ") + hash.hex();
+  return text;
+}
+
+std::optional<std::vector<Hash>> hashesOf(const std::string& text) {
+  std::vector<Hash> hashes;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const auto hash = hashOf(word);
+    if (!hash) return std::nullopt;
+    hashes.push_back(*hash);
+  }
+  return hashes;
 }
 
 std::optional<TuningRecord> recordFrom(const Statement& row) {
@@ -434,12 +454,14 @@ Result<Unit> RecordDatabase::setBest(const Hash& workload, const std::string& fi
 
 Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const FusionRecord& record) {
   const std::lock_guard lock(m_impl->mutex);
-  Statement insert(m_impl->db.get(),
-                   "INSERT OR REPLACE INTO fusion_verdict (kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
-                   "split_spread_us, saved_us, saved_low_us, saved_high_us, pairs, cut, fused_kernels, split_kernels) "
-                   "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement insert(
+      m_impl->db.get(),
+      "INSERT OR REPLACE INTO kernel_verdict (kernel, parts, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
+      "split_spread_us, saved_us, saved_low_us, saved_high_us, pairs, fused_kernels, split_kernels) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const FusionMeasurement& m = record.measurement;
-  insert.bind(record.kernel.hex())
+  insert.bind(record.kernel.kernel.hex())
+      .bind(textOf(record.kernel.parts))
       .bind(fingerprint)
       .bind(std::int64_t{record.reverted})
       .bind(m.fused)
@@ -450,7 +472,6 @@ Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const Fus
       .bind(m.savedLow)
       .bind(m.savedHigh)
       .bind(m.pairs)
-      .bind(m.cut.hex())
       .bind(m.fusedKernels)
       .bind(m.splitKernels);
   return m_impl->write(insert, "cannot record a fusion");
@@ -460,16 +481,19 @@ std::vector<RecordDatabase::FusionRecord> RecordDatabase::fusions(const std::str
   const std::lock_guard lock(m_impl->mutex);
   Statement query(
       m_impl->db.get(),
-      "SELECT kernel, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
-      "saved_high_us, pairs, cut, fused_kernels, split_kernels FROM fusion_verdict WHERE fingerprint = ? ORDER BY kernel");
+      "SELECT kernel, parts, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
+      "saved_high_us, pairs, fused_kernels, split_kernels FROM kernel_verdict WHERE fingerprint = ? ORDER BY kernel, parts");
   query.bind(fingerprint);
   std::vector<FusionRecord> records;
-  while (query.row())
-    if (const auto kernel = hashOf(query.text(0)), cut = hashOf(query.text(10)); kernel && cut)
-      records.push_back({*kernel,
-                         query.integer(1) != 0,
-                         {query.real(2), query.real(3), query.real(4), query.real(5), query.integer(9), query.real(6),
-                          query.real(7), query.real(8), *cut, query.integer(11), query.integer(12)}});
+  while (query.row()) {
+    const auto kernel = hashOf(query.text(0));
+    auto parts = hashesOf(query.text(1));
+    if (!kernel || !parts) continue;
+    records.push_back({{*kernel, std::move(*parts)},
+                       query.integer(2) != 0,
+                       {query.real(3), query.real(4), query.real(5), query.real(6), query.integer(10), query.real(7), query.real(8),
+                        query.real(9), query.integer(11), query.integer(12)}});
+  }
   m_impl->readBy(query);
   return records;
 }

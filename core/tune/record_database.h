@@ -82,9 +82,9 @@ class RecordDatabase {
   // The schedule that won the last comparison. begin() and finish() of it come first.
   Result<Unit> setBest(const Hash& workload, const std::string& fingerprint, const Schedule& schedule);
 
-  // Whether a fused kernel is kept or split again, by its signature (core/fusion): what was measured, and which way it went.
+  // Whether a fused kernel is kept or split again, by its signature and its parts' (core/fusion): what was measured, and which way it went.
   struct FusionRecord {
-    Hash kernel;
+    JudgedKernel kernel;
     bool reverted = false;
     FusionMeasurement measurement;
   };

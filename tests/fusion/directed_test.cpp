@@ -119,7 +119,7 @@ TEST(Fusion, AKernelThatMeasuredSlowerIsSplitAgain) {
   EXPECT_EQ(kernels[0].signature, kernelSignature(whole->program, whole->program.groups[0].operators));
 
   FusionOptions options;
-  options.reverted[kernels[0].signature] = {12, 0.5, 9, 0.25, 9};
+  options.reverted[{kernels[0].signature, {}}] = {12, 0.5, 9, 0.25, 9};
   const auto split = fuse(chain("other"), kSlowMemory, options);
   ASSERT_TRUE(split.ok());
   EXPECT_EQ(split->program.groups.size(), 2u);
@@ -153,7 +153,7 @@ TEST(Fusion, AKernelThatMeasuredSlowerIsSplitAgain) {
 
   // A part that loses as well is split in its turn; and what a person forces is theirs to decide.
   for (auto parts = kernels; !parts.empty(); parts = fusedKernels(fuse(chain(""), kSlowMemory, options)->program))
-    for (const FusedKernel& part : parts) options.reverted[part.signature] = {5, 0, 4, 0, 9};
+    for (const FusedKernel& part : parts) options.reverted[{part.signature, {}}] = {5, 0, 4, 0, 9};
   EXPECT_EQ(fuse(chain(""), kSlowMemory, options)->program.groups.size(), 3u);
   options.force = {{"B", "C"}, {"C", "D"}};
   EXPECT_EQ(fuse(chain(""), kSlowMemory, options)->program.groups.size(), 1u);
@@ -184,21 +184,22 @@ TEST(Fusion, WhatWasMeasuredIsToldWhereOtherMergesTookItsPlace) {
   int measured = 0;
   for (const FusedKernel& kernel : fusedKernels(fused->program)) {
     FusionOptions options;
-    options.reverted[kernel.signature] = {3, 0.1, 2.7, 0.1, 21};
+    options.reverted[{kernel.signature, {}}] = {3, 0.1, 2.7, 0.1, 21};
     const auto split = fuse(program, device, options);
     ASSERT_TRUE(split.ok());
-    const auto told = std::ranges::find_if(split->decisions, [&](const FusionDecision& d) { return d.lost == kernel.signature; });
+    const auto told =
+        std::ranges::find_if(split->decisions, [&](const FusionDecision& d) { return d.lost.kernel == kernel.signature; });
     ASSERT_NE(told, split->decisions.end()) << kernel.name;
     EXPECT_EQ(told->state, FusionState::Reverted);
     EXPECT_GT(told->R, 0);
     EXPECT_EQ(told->why, "Measured, the fused kernel took 3 \u00b5s and its parts 2.7 \u00b5s (21 pairs).");
     // Times of several kernels are not said to be those of one.
-    FusionMeasurement& m = options.reverted[kernel.signature];
+    FusionMeasurement& m = options.reverted[{kernel.signature, {}}];
     m.fused = 3712.4, m.split = 99.96, m.fusedKernels = 4, m.splitKernels = 1;
     const auto several = fuse(program, device, options);
     ASSERT_TRUE(several.ok());
     EXPECT_EQ(
-        std::ranges::find_if(several->decisions, [&](const FusionDecision& d) { return d.lost == kernel.signature; })->why,
+        std::ranges::find_if(several->decisions, [&](const FusionDecision& d) { return d.lost.kernel == kernel.signature; })->why,
         "Measured with all that changes beside it: fused, 4 kernels took 3712 \u00b5s; split, one kernel took 100 \u00b5s (21 "
         "pairs).");
     ++measured;
@@ -206,8 +207,8 @@ TEST(Fusion, WhatWasMeasuredIsToldWhereOtherMergesTookItsPlace) {
   EXPECT_GT(measured, 1);
 }
 
-// The same kernel cut in another place is another comparison: its figures do not stand there.
-TEST(Fusion, AMeasurementStandsWithTheCutThatWasCompared) {
+// A kernel that is slower than these parts is not known to be slower than others: where a hint puts others in its place it is made again.
+TEST(Fusion, AVerdictHoldsWhereTheSamePartsTakeItsPlace) {
   Build b;
   const TensorId a = b.given("A", kN);
   const TensorId x = b.product("B", {a}, kN), y = b.product("C", {x, a}, kN);
@@ -219,27 +220,48 @@ TEST(Fusion, AMeasurementStandsWithTheCutThatWasCompared) {
       if (d.state == FusionState::Reverted) found.push_back(d);
     return found;
   };
-  const Hash whole = fusedKernels(fuse(chain, kSlowMemory)->program).at(0).signature;
+  const auto fused = fuse(chain, kSlowMemory);
+  const Hash whole = fusedKernels(fused->program).at(0).signature;
   FusionOptions options;
-  options.reverted[whole] = {12, 0.5, 9, 0.25, 21, -3, -3.5, -2.5, {}};
-  auto told = takenBack(*fuse(chain, kSlowMemory, options));
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].lost, whole);
-  ASSERT_NE(told[0].cut, Hash());
-  const FusionDecision compared = told[0];
-  options.reverted[whole].cut = compared.cut;
-  told = takenBack(*fuse(chain, kSlowMemory, options));
-  ASSERT_EQ(told.size(), 1u);
-  ASSERT_TRUE(told[0].measured);
-  EXPECT_EQ(told[0].measured->saved, -3);
+  options.reverted[{whole, {}}] = {12, 0.5, 9, 0.25, 21, -3, -3.5, -2.5};
+  const auto split = fuse(chain, kSlowMemory, options);
+  ASSERT_EQ(split->program.groups.size(), 2u);
+  const FusionDecision compared = takenBack(*split).at(0);
+  EXPECT_EQ(compared.lost, (JudgedKernel{whole, {}}));
+  ASSERT_EQ(split->barred.size(), 1u);
+  const JudgedKernel judged = split->barred[0].judged;
+  EXPECT_EQ(judged.kernel, whole);
+  EXPECT_EQ(split->barred[0].made, (std::vector<std::string>{"B", "C", "D"}));
+  ASSERT_EQ(judged.parts.size(), 2u);
 
-  options.force = {{compared.producer, compared.consumer}};
-  told = takenBack(*fuse(chain, kSlowMemory, options));
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_NE(std::pair(told[0].producer, told[0].consumer), std::pair(compared.producer, compared.consumer));
-  EXPECT_EQ(told[0].lost, whole);
-  EXPECT_FALSE(told[0].measured);
-  EXPECT_EQ(told[0].why, "The kernel of both was measured, cut in another place, and was slower than its parts.");
+  options.reverted = {{judged, {12, 0.5, 9, 0.25, 21, -3, -3.5, -2.5}}};
+  const auto again = fuse(chain, kSlowMemory, options);
+  EXPECT_EQ(kernelsOf(again->program), kernelsOf(split->program));
+  ASSERT_EQ(takenBack(*again).size(), 1u);
+  EXPECT_EQ(takenBack(*again)[0].lost, judged);
+  EXPECT_EQ(takenBack(*again)[0].measured->saved, -3);
+
+  // The hint joins two of them otherwise, so that the rest is another part.
+  FusionOptions hinted = options;
+  hinted.force = {{compared.producer, compared.consumer}};
+  const auto elsewhere = fuse(chain, kSlowMemory, hinted);
+  EXPECT_EQ(elsewhere->program.groups.size(), 1u);
+  EXPECT_TRUE(takenBack(*elsewhere).empty());
+  // Measured there as well, it is known of both.
+  FusionOptions any = hinted;
+  any.reverted = {{{whole, {}}, {}}};
+  const auto apart = fuse(chain, kSlowMemory, any);
+  ASSERT_EQ(apart->program.groups.size(), 2u);
+  const auto site = differingSites(elsewhere->program, apart->program).at(0);
+  const BarredKernel* const there = barredAt(apart->barred, site, site.first.at(0));
+  ASSERT_TRUE(there);
+  hinted.reverted[there->judged] = {11, 0.5, 9, 0.25, 21, -2, -2.5, -1.5};
+  EXPECT_EQ(hinted.reverted.size(), 2u);
+  const auto both = fuse(chain, kSlowMemory, hinted);
+  EXPECT_EQ(kernelsOf(both->program), kernelsOf(apart->program));
+  ASSERT_EQ(takenBack(*both).size(), 1u);
+  EXPECT_EQ(takenBack(*both)[0].measured->saved, -2);
+  EXPECT_EQ(fuse(chain, kSlowMemory, options)->program.groups.size(), 2u);
 }
 
 // B = 2*X[t], C = 2*B, carried along: fused in the body, and counted once a trip.

@@ -80,6 +80,16 @@ inline const FusionDecision& decisionOn(const FusionResult& r, const std::string
   return kNone;
 }
 
+// By what each makes.
+inline std::vector<std::vector<std::string>> kernelsOf(const Program& fused) {
+  std::vector<std::vector<std::string>> kernels;
+  for (const Group& group : fused.groups) {
+    kernels.emplace_back();
+    for (const OperatorId op : group.operators) kernels.back().push_back(fused[fused[op].output].name);
+  }
+  return kernels;
+}
+
 inline double term(const FusionDecision& d, const std::string& name) {
   for (const FusionTerm& t : d.traffic)
     if (t.name == name) return t.amount / kBytes;

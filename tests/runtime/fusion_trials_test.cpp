@@ -167,7 +167,8 @@ TEST_F(FusionTrialsTest, AVerdictIsRecordedOnceTheKernelIsSplit) {
   EXPECT_EQ((*found)->kernel.signature, kernel) << "measured again";
   all.accept();
   ASSERT_EQ(records().size(), 1u);
-  EXPECT_EQ(records()[0].kernel, kernel);
+  EXPECT_EQ(records()[0].kernel.kernel, kernel);
+  EXPECT_GT(records()[0].kernel.parts.size(), 1u);
   EXPECT_TRUE(records()[0].reverted);
 
   while ((found = all.next({})).ok() && found->has_value()) {
@@ -197,8 +198,9 @@ train L { steps = 1000000; optimizer = adam(lr=0.001); mode = dynamic; seed = 1 
     if (!found->has_value()) break;
     const protocol::FusionRevertedEvent event = revertedEvent(**found);
     const auto& decisions = (*found)->stages.decisions;
-    const auto told = std::ranges::find_if(
-        decisions, [&](const FusionDecision& d) { return d.state == FusionState::Reverted && d.lost.hex() == event.kernel; });
+    const auto told = std::ranges::find_if(decisions, [&](const FusionDecision& d) {
+      return d.state == FusionState::Reverted && d.lost.kernel.hex() == event.kernel;
+    });
     if (told != decisions.end()) {
       EXPECT_EQ(event.producer, told->producer);
       EXPECT_EQ(event.consumer, told->consumer);
@@ -210,6 +212,96 @@ train L { steps = 1000000; optimizer = adam(lr=0.001); mode = dynamic; seed = 1 
     all.accept();
   }
   EXPECT_GT(named, 1);
+}
+
+// Three in a row: what it is to be held against is two of them in one kernel, and which two a hint can say.
+constexpr const char* kRow = R"(
+param A[512] = normal(0, 1)
+U[i] = tanh(A[i])
+V[i] = tanh(U[i] + A[i])
+W[i] = tanh(V[i] - A[i])
+show W
+)";
+
+// What was measured in one program holds in another where the same parts would take the kernel's place; else it is measured there, too.
+TEST_F(FusionTrialsTest, AVerdictHoldsOfThePartsThatWereMeasured) {
+  FusionTrials first = trials(kRow);
+  auto found = first.next({});
+  ASSERT_TRUE(found.ok() && found->has_value());
+  const Hash kernel = (*found)->kernel.signature;
+  first.accept();
+  ASSERT_EQ(records().size(), 1u);
+  const Program& split = *(*found)->stages.fused;
+  ASSERT_EQ(split.groups.size(), 2u);
+  const bool lastTwo = split.groups[0].operators.size() == 1;
+
+  const auto measuredBy = [&](const std::string& text) {
+    m_evaluator->compared.clear();
+    m_options.stages.fusion.reverted = revertedKernels(*m_context);
+    FusionTrials all = trials(text);
+    while ((found = all.next({})).ok() && found->has_value()) all.accept();
+    EXPECT_TRUE(found.ok());
+    return m_evaluator->compared.size();
+  };
+  m_evaluator->timed = [](const CompareJob&) { return TimedPair{8, 10}; };
+  const std::string renamed =
+      "param B[512] = normal(0, 1)\nX[i] = tanh(B[i])\nY[i] = tanh(X[i] + B[i])\nZ[i] = tanh(Y[i] - B[i])\nshow Z\n";
+  EXPECT_EQ(measuredBy(renamed), 1u) << "of the two that are left in one kernel only";
+  const std::string other = std::string(kRow) + (lastTwo ? "hint fuse U, V\n" : "hint fuse V, W\n");
+  EXPECT_EQ(measuredBy(other), 1u);
+  EXPECT_EQ(measuredBy(other), 0u) << "known by now";
+  std::size_t ofIt = 0;
+  for (const auto& record : records())
+    if (record.kernel.kernel == kernel) {
+      ++ofIt;
+      EXPECT_EQ(record.reverted, record.measurement.split < record.measurement.fused);
+    }
+  EXPECT_EQ(ofIt, 2u);
+  m_options.stages.fusion.reverted = revertedKernels(*m_context);
+  EXPECT_EQ(stagesOf(other).fused->groups.size(), 1u);
+  EXPECT_EQ(stagesOf(kRow).fused->groups.size(), 2u);
+}
+
+// A person's measurement of a fusion that was taken back has the last word, both ways.
+TEST_F(FusionTrialsTest, MeasuringAFusionThatWasTakenBackJudgesItAnew) {
+  FusionTrials all = trials(kRow);
+  const auto found = all.next({});
+  ASSERT_TRUE(found.ok() && found->has_value());
+  all.accept();
+  const auto plan = [&] {
+    m_options.stages.fusion.reverted = revertedKernels(*m_context);
+    return stagesOf(kRow);
+  };
+  const auto measure = [&](TimedPair pair) {
+    m_evaluator->timed = [pair](const CompareJob&) { return pair; };
+    const Stages stages = plan();
+    const auto decision =
+        std::ranges::find_if(stages.decisions, [](const FusionDecision& d) { return d.state == FusionState::Reverted; });
+    EXPECT_NE(decision, stages.decisions.end());
+    auto compared = compareBranches(stages, *m_context, m_options.stages, decision->producer, decision->consumer, {});
+    EXPECT_TRUE(compared.ok() && compared->has_value());
+    return std::move(**compared);
+  };
+  const BranchComparison stays = measure({12, 9});
+  EXPECT_EQ(stays.judged, FusionState::Reverted);
+  EXPECT_TRUE(stays.verdict().ends_with(" It stays taken back.")) << stays.verdict();
+  ASSERT_EQ(records().size(), 1u);
+  EXPECT_EQ(records()[0].measurement.fused, 12);
+  EXPECT_EQ(plan().fused->groups.size(), 2u);
+
+  const BranchComparison back = measure({9, 12});
+  EXPECT_EQ(back.judged, FusionState::Accepted);
+  EXPECT_TRUE(back.verdict().ends_with(" It had been taken back, and is fused again.")) << back.verdict();
+  ASSERT_EQ(records().size(), 1u);
+  EXPECT_FALSE(records()[0].reverted);
+  const Stages fused = plan();
+  EXPECT_EQ(fused.fused->groups.size(), 1u);
+  // Of one that was not taken back it decides nothing.
+  m_evaluator->timed = [](const CompareJob&) { return TimedPair{12, 9}; };
+  const auto accepted = compareBranches(fused, *m_context, m_options.stages, "U", "V", {});
+  ASSERT_TRUE(accepted.ok() && accepted->has_value());
+  EXPECT_FALSE((*accepted)->judged);
+  EXPECT_FALSE(records()[0].reverted);
 }
 
 // The search has nothing to say of a schedule that a person has chosen.

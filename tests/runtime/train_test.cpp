@@ -687,6 +687,7 @@ TEST(KernelSwaps, ALineThatIsCutOffIsLeftOut) {
       {0, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{"tile":[8,4]}})", false, {}},
       {2, {}, {}, false, DeviceConstants{1.7e10 / 3, 5.1e10, 1e-7 / 3}},
       {3, hashFromHex(std::string(31, '0') + "9").value(), {}, true, {}},
+      {4, hashFromHex(std::string(31, '0') + "a").value(), {}, true, {}, {Hash{2, 1}, Hash{3, 1}}},
       {5, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{}})", false, {}}};
   const std::string text = toJsonLines(swaps);
   EXPECT_EQ(*swapsFromJsonLines(text), swaps);
@@ -698,6 +699,10 @@ TEST(KernelSwaps, ALineThatIsCutOffIsLeftOut) {
   EXPECT_FALSE(swapsFromJsonLines("{\"step\": what\n" + text).ok());
   for (const char* constants : {"3", "{}", R"({"P_d":1e10,"P_c":1e10,"L":0})", R"({"P_d":1e10,"P_c":"fast","L":1e-6})"})
     EXPECT_FALSE(swapsFromJsonLines(std::string(R"({"step":0,"fused_for":)") + constants + "}\n" + text).ok()) << constants;
+  for (const char* parts : {R"(["no hash"])", "[3]", "3"})
+    EXPECT_FALSE(
+        swapsFromJsonLines(R"({"step":0,"reverted":")" + std::string(32, '0') + R"(","parts":)" + parts + "}\n" + text).ok())
+        << parts;
 }
 
 // As a full disk has it: no file may grow.

@@ -440,7 +440,7 @@ TEST_F(CommandLine, ARefusedResumeSaysWhatDiffers) {
   EXPECT_EQ(rate.code, 1);
   EXPECT_THAT(rate.err,
               testing::AllOf(HasSubstr("belongs to another program: its optimizer is sgd(lr=3e-3), here it is sgd(lr=1e-3)"),
-                             HasSubstr("`--weights`")));
+                             HasSubstr("`neoflow train --weights`")));
   const Outcome wide = run("train wide.nf -o wide.d" + resume);
   EXPECT_EQ(wide.code, 1);
   EXPECT_THAT(wide.err, HasSubstr("belongs to another program: W is [4] there and [6] here."));

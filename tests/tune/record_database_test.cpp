@@ -118,21 +118,24 @@ TEST_F(RecordDatabaseTest, TheFirstKernelStaysTheFirst) {
 }
 
 TEST_F(RecordDatabaseTest, WhatFusionLostIsKnownToTheNextProgram) {
-  const FusionMeasurement slower{12, 0.5, 9, 0.25, 9, -3, -3.5, -2.5, kOther, 4, 5}, faster{3, 0.1, 4, 0.1, 7};
+  const FusionMeasurement slower{12, 0.5, 9, 0.25, 9, -3, -3.5, -2.5, 4, 5}, faster{3, 0.1, 4, 0.1, 7};
   {
     const auto records = open();
-    ASSERT_TRUE(records->setFusion(kTarget, {kWork, false, faster}));
-    ASSERT_TRUE(records->setFusion(kTarget, {kWork, true, slower}));  // the last word
-    ASSERT_TRUE(records->setFusion(kTarget, {kOther, false, faster}));
-    ASSERT_TRUE(records->setFusion("another machine", {kOther, true, slower}));
+    ASSERT_TRUE(records->setFusion(kTarget, {{kWork, {kOther, kWork}}, false, faster}));
+    ASSERT_TRUE(records->setFusion(kTarget, {{kWork, {kOther, kWork}}, true, slower}));  // the last word
+    ASSERT_TRUE(records->setFusion(kTarget, {{kWork, {kOther}}, false, faster}));        // of other parts
+    ASSERT_TRUE(records->setFusion(kTarget, {{kOther, {}}, false, faster}));
+    ASSERT_TRUE(records->setFusion("another machine", {{kOther, {}}, true, slower}));
   }
   const auto found = open()->fusions(kTarget);
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0].kernel, kWork);
-  EXPECT_TRUE(found[0].reverted);
-  EXPECT_EQ(found[0].measurement, slower);
-  EXPECT_EQ(found[1].kernel, kOther);
-  EXPECT_FALSE(found[1].reverted);
+  ASSERT_EQ(found.size(), 3u);
+  const auto of = [&](const JudgedKernel& kernel) {
+    return *std::ranges::find(found, kernel, &RecordDatabase::FusionRecord::kernel);
+  };
+  EXPECT_TRUE(of({kWork, {kOther, kWork}}).reverted);
+  EXPECT_EQ(of({kWork, {kOther, kWork}}).measurement, slower);
+  EXPECT_FALSE(of({kWork, {kOther}}).reverted);
+  EXPECT_FALSE(of({kOther, {}}).reverted);
 }
 
 TEST_F(RecordDatabaseTest, AStartedTrialSurvivesTheProgramThatDied) {
@@ -252,7 +255,7 @@ TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {
 TEST_F(RecordDatabaseTest, AnotherProgramsTablesAreMovedAsideWithAMessage) {
   std::filesystem::create_directories(std::filesystem::path(m_path).parent_path());
   int aside = 0;
-  for (const std::string table : {"workload", "trial", "lineage", "first_kernel", "fusion_verdict"}) {
+  for (const std::string table : {"workload", "trial", "lineage", "first_kernel", "kernel_verdict"}) {
     std::filesystem::remove(m_path);
     sqlite3* other = nullptr;
     ASSERT_EQ(sqlite3_open(m_path.c_str(), &other), SQLITE_OK);

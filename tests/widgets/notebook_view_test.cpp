@@ -405,6 +405,13 @@ TEST_F(Notebook, KeysOfTheCommandMode) {
   EXPECT_NE(view.activeCell(), here);
   QTest::keyClick(&view, Qt::Key_J);
   EXPECT_EQ(view.activeCell(), here);
+  for (const auto modifiers : {Qt::NoModifier, Qt::ControlModifier}) {
+    QTest::keyClick(&view, Qt::Key_End, modifiers);
+    EXPECT_EQ(view.activeCell(), view.cells().back()->id());
+    QTest::keyClick(&view, Qt::Key_Home, modifiers);
+    EXPECT_EQ(view.activeCell(), view.cells().front()->id());
+  }
+  view.activate(here, false);
   QTest::keyClick(&view, Qt::Key_Return);
   EXPECT_TRUE(view.editing());
   QTest::keyClick(view.view(here)->editor(), Qt::Key_Escape);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The program as scripts start it: a picture after an event, or a sentence where the event does not come.
+// The program as scripts and desktops start and end it: a picture after an event, or a sentence where the event does not come.
 #include <gtest/gtest.h>
 
+#include <QDirIterator>
 #include <QFile>
 #include <QProcess>
 #include <QTemporaryDir>
+#include <QTest>
 
 #include "tests/widgets/capsule.h"
 
@@ -41,6 +43,34 @@ Ended screenshotAfter(const QString& event) {
   ended.said = program.readAllStandardError();
   ended.written = QFile::exists(folder.filePath("out.png"));
   return ended;
+}
+
+// A desktop ends it when somebody logs out: that is an end in order, and the next start has nothing to say of it.
+TEST(Ending, ASignalEndsItInOrder) {
+  QTemporaryDir folder;
+  QFile notebook(folder.filePath("capsule.nf"));
+  ASSERT_TRUE(notebook.open(QIODevice::WriteOnly));
+  notebook.write(capsule::kText.data(), static_cast<qint64>(capsule::kText.size()));
+  notebook.close();
+  QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+  environment.insert("QT_QPA_PLATFORM", "offscreen");
+  environment.insert("XDG_DATA_HOME", folder.filePath("state"));
+  environment.insert("XDG_CONFIG_HOME", folder.filePath("config"));
+  QProcess program;
+  program.setProcessEnvironment(environment);
+  const auto kept = [&] {
+    QStringList found;
+    for (QDirIterator it(folder.filePath("state"), {"session.json"}, QDir::Files, QDirIterator::Subdirectories); it.hasNext();)
+      found << it.next();
+    return found;
+  };
+  program.start(NF_WORKBENCH_PROGRAM, {"--engine", NF_SCRIPTED_ENGINE, notebook.fileName()});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !kept().isEmpty(); }, 60000)) << "the window has written down what is open";
+  program.terminate();
+  ASSERT_TRUE(program.waitForFinished(60000));
+  EXPECT_EQ(program.exitStatus(), QProcess::NormalExit);
+  EXPECT_EQ(program.exitCode(), 0);
+  EXPECT_TRUE(kept().isEmpty()) << "as after a window that was closed";
 }
 
 TEST(Screenshot, IsTakenAfterAnEventThatComes) {

@@ -98,6 +98,40 @@ TEST_F(Steps, ATrainingIsResumedFromItsOwnRuns) {
   EXPECT_TRUE(cell(1)->train()->result().contains("30 of them")) << cell(1)->train()->result().toStdString();
 }
 
+// Opened again every training has its panel; the newest run is what the views of a run show.
+TEST_F(Steps, EveryTrainingTellsOfItsNewestRunWhenOpenedAgain) {
+  openChecked(kTwo);
+  for (const std::size_t i : {1u, 2u}) {
+    run(i);
+    ASSERT_TRUE(wait(
+        [&] { return cell(i)->train() && cell(i)->train()->result().startsWith("Trained") && !window->workspace().running(); }));
+  }
+  window.reset();
+  openChecked(kTwo);
+  for (const std::size_t i : {1u, 2u}) {
+    ASSERT_TRUE(wait([&] { return cell(i)->train() && !cell(i)->train()->isHidden(); })) << i;
+    EXPECT_TRUE(cell(i)->train()->result().startsWith("Trained run of ")) << cell(i)->train()->result().toStdString();
+    EXPECT_TRUE(cell(i)->train()->result().contains("30 steps")) << cell(i)->train()->result().toStdString();
+  }
+}
+
+// What a click was refused for can be read, whatever the run goes on to tell.
+TEST_F(Steps, ASecondTrainingIsRefusedInWordsThatStay) {
+  std::string text = kTwo;
+  text.replace(text.find("steps = 30"), 10, "steps = 100000000");
+  openChecked(text);
+  run(1);
+  ASSERT_TRUE(wait([&] { return window->workspace().steps().size() > 3; }));
+  run(2);
+  EXPECT_TRUE(window->statusText().contains("Another run is under way")) << window->statusText().toStdString();
+  const std::size_t before = window->workspace().steps().size();
+  ASSERT_TRUE(wait([&] { return window->workspace().steps().size() > before + 5; }));
+  EXPECT_TRUE(window->statusText().contains("Another run is under way")) << window->statusText().toStdString();
+  ASSERT_TRUE(wait([&] { return window->statusText().contains("Training, step"); })) << "then the steps again";
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
 TEST_F(Steps, ARenamedLossAndATrainingAboveLeaveATrainingItsRuns) {
   const std::string text =
       "# %%\ninput X[8, 4] = normal(0, 1)\nparam W[4] = normal(0, 1)\nY[b] = sum[k] X[b, k]*W[k]\nloss L = mean[b] (Y[b] - 1)^2\n"
