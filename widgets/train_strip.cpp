@@ -607,7 +607,18 @@ void TrainStrip::setCheckpoint(Checkpoint checkpoint, std::int64_t step, const Q
     m_keptTo.reset();
   }
   if (m_lost) sayLost();
+  else sayEdited();
   offer();
+}
+
+// Where Resume has gone, and what brings it back.
+void TrainStrip::sayEdited() {
+  const QString edited = tr("; Resume is of the text before the edit");
+  QString detail = m_detail->text();
+  if (detail.endsWith(edited)) detail.chop(edited.size());
+  const bool told = m_checkpoint == Checkpoint::OfOtherText && m_checkpointStep > 0 && !m_running && m_end != End::None;
+  m_detail->setText(told ? detail + edited : detail);
+  if (!m_detail->toolTip().isEmpty()) tellSpan();
 }
 
 void TrainStrip::sayLost() {

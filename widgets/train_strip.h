@@ -109,6 +109,7 @@ class TrainStrip : public QWidget {
   void sayNoSwaps(bool ended);
   void showStep(const protocol::StepSpread& spread, const QString& name);
   void tellSpan();
+  void sayEdited();
   void showNewest();
   void followLatency();
   void followLoss();

@@ -24,7 +24,6 @@ using protocol::StepEvent;
 
 constexpr int kLeftMargin = 62, kRightMargin = 44;  // latency and loss stand one above the other: their axes line up
 constexpr int kTopMargin = 14;                      // the numbers of swaps
-constexpr int kNumberWidth = 34;                    // "12–15", pixels
 
 std::int64_t weightOf(const StepEvent& event) { return std::max<std::int64_t>(1, event.steps); }
 
@@ -332,13 +331,16 @@ void LatencyPlot::redraw() {
     i = end;
   }
   // Whether there is room for its name or not, each swap has its number, which is its row's in the list.
+  const QFont face = m_theme->ui(9);
+  const QFontMetrics metrics(face);
   for (std::size_t i = 0; i < m_swaps.size();) {
     const double x = xOf(m_swaps[i]);
     std::size_t end = i + 1;
-    while (end < m_swaps.size() && (xOf(m_swaps[end]) - x) / span * width < m_theme->scaled(kNumberWidth)) ++end;
+    const auto text = [&] { return end - i > 1 ? QStringLiteral("%1–%2").arg(i + 1).arg(end) : QString::number(i + 1); };
+    while (end < m_swaps.size() && (xOf(m_swaps[end]) - x) / span * width < metrics.horizontalAdvance(text()) + 4) ++end;
     auto* number = new QCPItemText(m_plot);
-    number->setText(end - i > 1 ? QStringLiteral("%1–%2").arg(i + 1).arg(end) : QString::number(i + 1));
-    number->setFont(m_theme->ui(9));
+    number->setText(text());
+    number->setFont(face);
     number->setColor(c.muted);
     number->setClipToAxisRect(false);
     number->setPadding({});
@@ -512,6 +514,7 @@ void LossPlot::redraw() {
   auto* loss = m_plot->addGraph();
   loss->setData(x, y, true);
   loss->setPen(QPen(c.accent, 1.6));
+  if (x.size() == 1) loss->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, c.accent, 5));  // a line has two
   if (!x.isEmpty()) {
     for (int i = 0; i + 1 < x.size(); ++i) {
       avoidLine(x[i], y[i], x[i + 1], y[i + 1]);

@@ -41,8 +41,9 @@ QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
   if (kernel.state == SubgraphState::Pinned) {
     if (!timed || fastestUs <= 0) return QObject::tr("pinned");
     const QString ratio = significant(*kernel.us / fastestUs);
-    return *kernel.us > fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× as slow as the best").arg(ratio)
-                                                             : QObject::tr("pinned, fastest trial");
+    const bool same = kernel.made && fastest->schedule == kernel.made->schedule;  // one kernel, timed at two moments
+    return !same && *kernel.us > fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× as slow as the best").arg(ratio)
+                                                                      : QObject::tr("pinned, fastest trial");
   }
   if (!timed || !kernel.firstUs) return {};
   if (*kernel.us < *kernel.firstUs) return QObject::tr("%1× first").arg(significant(*kernel.firstUs / *kernel.us));

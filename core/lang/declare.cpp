@@ -357,7 +357,7 @@ void Elaborator::prepareBatch(const Ast& ast) {
     report("bad-set", "--set " + name + "=" + text + ": the value is no number", {});
   }
   std::unordered_set<std::string> extents, lets;
-  std::vector<Binder> trainBatch;
+  std::vector<const Expr*> batches;  // by `train` statement; null: it has none
   for (const Cell& cell : ast.cells)
     for (const StmtRef ref : cell.statements) {
       const Stmt& s = ast.stmts[ref];
@@ -365,20 +365,28 @@ void Elaborator::prepareBatch(const Ast& ast) {
         for (const Binder& b : s.binders) lets.insert(std::string(b.name));
       if (s.kind == StmtKind::Declare && !s.batchData.empty() && !s.targets[0].indices.empty()) {
         const Expr& first = ast[s.targets[0].indices[0].expr];
-        if (first.kind == ExprKind::Name) extents.insert(std::string(first.text));
+        if (first.kind == ExprKind::Name) {
+          extents.insert(std::string(first.text));
+          m_batchesOfTrains.insert(std::string(s.targets[0].name));
+        }
       }
-      if (s.kind == StmtKind::Train)
+      if (s.kind == StmtKind::Train) {
+        batches.push_back(nullptr);
         for (const Binder& b : s.binders)
-          if (b.name == "batch" && b.value != kNone) trainBatch.push_back(b);
+          if (b.name == "batch" && b.value != kNone) batches.back() = &ast[b.value];
+      }
     }
+  // Each has its own. One that says nothing has that of the `let`; where there is none either, the first that is said.
+  const Expr* batch = m_options.train < batches.size() ? batches[m_options.train] : nullptr;
+  const bool named = std::ranges::all_of(extents, [&](const std::string& name) { return lets.contains(name); });
+  if (const auto said = std::ranges::find_if(batches, [](const Expr* e) { return e != nullptr; });
+      !batch && !named && said != batches.end())
+    batch = *said;
   std::optional<std::int64_t> decided;
   if (m_options.batchOverride > 0) decided = m_options.batchOverride;
-  else if (!trainBatch.empty() && ast[trainBatch[0].value].kind == ExprKind::Number && ast[trainBatch[0].value].isInteger &&
-           ast[trainBatch[0].value].integer > 0)
-    decided = ast[trainBatch[0].value].integer;
+  else if (batch && batch->kind == ExprKind::Number && batch->isInteger && batch->integer > 0) decided = batch->integer;
   if (!decided) {
     // Its own mistake is told where it stands; what it would have named is no second one.
-    const Expr* batch = trainBatch.empty() ? nullptr : &ast[trainBatch[0].value];
     if (batch && batch->kind == ExprKind::Number && batch->isInteger)
       for (const std::string& name : extents)
         if (!lets.contains(name)) m_global.names.emplace(name, Entity{});
@@ -392,7 +400,7 @@ void Elaborator::prepareBatch(const Ast& ast) {
     Entity e;  // `batch = 64` alone names it
     e.kind = Entity::Kind::Number;
     e.number = m_batchNames[name];
-    e.definition = trainBatch.empty() ? Span{} : ast[trainBatch[0].value].span;
+    e.definition = batch ? batch->span : Span{};
     m_global.names.emplace(name, std::move(e));
   }
 }

@@ -3,7 +3,9 @@
 #include "core/lang/elaborator.h"
 
 #include <algorithm>
+#include <map>
 
+#include "core/ir/structural_hash.h"
 #include "core/lang/statement.h"
 #include "core/syntax/schedule_text.h"
 
@@ -383,14 +385,31 @@ void Elaborator::show(const Ast& ast, const Stmt& s) {
 }
 
 namespace {
+// Made by equal operators of the same: passes leave one of the two.
+bool isSame(const Program& p, const std::vector<OperatorId>& makers, TensorId a, TensorId b,
+            std::map<std::pair<TensorId, TensorId>, bool>& known) {
+  if (a == b) return true;
+  if (const auto found = known.find({a, b}); found != known.end()) return found->second;
+  bool& same = known[{a, b}];
+  const OperatorId left = makers[a.value], right = makers[b.value];
+  if (!left.valid() || !right.valid() || p[left].kind != OperatorKind::Gather || p[right].kind != OperatorKind::Gather)
+    return false;
+  if (structuralHash(p, left) != structuralHash(p, right)) return false;
+  const auto of = readsOf(p, left), against = readsOf(p, right);
+  return same = std::equal(of.begin(), of.end(), against.begin(), against.end(),
+                           [&](TensorId x, TensorId y) { return isSame(p, makers, x, y, known); });
+}
+
 bool readsOther(const Program& p, const std::string& a, const std::string& b) {
+  const std::vector<OperatorId> makers = producers(p);
+  std::map<std::pair<TensorId, TensorId>, bool> known;
   const TensorId first = p.tensorNamed(a), second = p.tensorNamed(b);
   for (std::size_t i = p.operators.size(); first.valid() && second.valid() && i-- > 0;) {
     const auto writes = writesOf(p, OperatorId(i));
     for (const auto& [made, read] : {std::pair{first, second}, std::pair{second, first}}) {
       if (std::find(writes.begin(), writes.end(), made) == writes.end()) continue;
       const auto reads = readsOf(p, OperatorId(i));
-      if (std::find(reads.begin(), reads.end(), read) != reads.end()) return true;
+      if (std::any_of(reads.begin(), reads.end(), [&](TensorId t) { return isSame(p, makers, t, read, known); })) return true;
     }
   }
   return std::any_of(p.loops.begin(), p.loops.end(), [&](const Loop& loop) { return loop.body && readsOther(*loop.body, a, b); });
@@ -472,7 +491,7 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
   if (h.kind == Hint::Kind::Schedule) {
     ScheduleReading read = readSchedule(m_out.sources.text(s.raw));
     const auto written = [](Diagnostic& d) {
-      d.notes.push_back({"as in `hint schedule Y { kind = elementwise; vector = \"0:i\"; lanes = 64 }`", {}});
+      d.notes.push_back({"as in `hint schedule Y { kind = elementwise; vector = axis0; lanes = 64 }`", {}});
       d.notes.push_back({"`neoflow show --stage scheduled` prints a schedule of every kernel", {}});
     };
     if (!read.mistake.empty()) {

@@ -322,6 +322,7 @@ class Elaborator {
   std::vector<std::string> m_defining;                   // names of the statement at hand
   std::unordered_map<std::string, int> m_prefixes;       // of calls without a name of their own
   std::unordered_map<std::string, Number> m_batchNames;  // extents that training, --set or the caller decide
+  std::unordered_set<std::string> m_batchesOfTrains;     // inputs whose rows `batch =` of a `train` may decide, or `--set`
   std::unordered_set<std::string> m_setsUsed;
   Phase m_phase = Phase::Forward;
   std::string m_nestedBase;  // names the operators of nested reductions

@@ -155,7 +155,12 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
           report("bad-attribute", "`wrt` names parameters, `" + std::string(n->text) + "` is none", n->span);
           continue;
         }
-        wrt.emplace_back(tensorOf(p->view.tensor).name, n->span);
+        const std::string& name = tensorOf(p->view.tensor).name;
+        if (std::ranges::find(wrt, name, &std::pair<std::string, Span>::first) != wrt.end()) {
+          report("bad-attribute", "`wrt` names `" + name + "` twice", n->span);
+          continue;
+        }
+        wrt.emplace_back(name, n->span);
       }
     }
   }
@@ -174,6 +179,8 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   for (const auto& t : m_out.program.tensors)
     if (t.init.kind == Initializer::Kind::Batch && !t.shape.empty()) {
       batches = true;
+      // Of another one the extent is not this program's.
+      if (settings.batch != 0 && m_out.trains.size() != m_options.train && m_batchesOfTrains.contains(t.name)) continue;
       if (settings.batch != 0 && t.shape[0] != settings.batch && m_options.batchOverride <= 0 && m_options.sets.empty())
         report(
             "shape-mismatch",

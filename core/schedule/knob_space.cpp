@@ -47,7 +47,11 @@ Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
   for (const Knob& knob : m_knobs) {
     point.push_back(0);
     if (!named(knob)) continue;
-    const auto found = std::find(knob.values.begin(), knob.values.end(), (*s.knobs)[knob.name]);
+    const nlohmann::json& asked = (*s.knobs)[knob.name];
+    auto found = std::find(knob.values.begin(), knob.values.end(), asked);
+    if (const auto word = std::find(knob.words.begin(), knob.words.end(), asked.is_string() ? asked.get<std::string>() : "");
+        found == knob.values.end() && word != knob.words.end() && !word->empty())
+      found = knob.values.begin() + (word - knob.words.begin());
     if (found == knob.values.end())
       mistakes.push_back("knob " + knob.name + " cannot be " + (*s.knobs)[knob.name].dump() + " here");
     else point.back() = static_cast<std::size_t>(found - knob.values.begin());
@@ -76,6 +80,12 @@ Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
   const std::string why = illegal(point);
   if (!why.empty()) return refuse(why);
   return point;
+}
+
+std::string KnobSpace::axesText(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t a = 0; a < names.size(); ++a) text += (a ? ", " : "") + axisValue(a) + ": " + names[a];
+  return text.empty() ? text : " (" + text + ")";
 }
 
 Schedule KnobSpace::random(std::mt19937_64& rng) const {

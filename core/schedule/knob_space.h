@@ -17,8 +17,9 @@ class KnobSpace : public ScheduleSpace {
   struct Knob {
     std::string name, help;
     std::vector<nlohmann::json> values;
-    bool optional = false;  // a schedule that does not name it has the first value, and is written without it
-    std::size_t asked = 0;  // of its last values: legal, and taken where a person asks for them, never by a search
+    bool optional = false;           // a schedule that does not name it has the first value, and is written without it
+    std::size_t asked = 0;           // of its last values: legal, and taken where a person asks for them, never by a search
+    std::vector<std::string> words;  // by value: what the notebook calls it, which a person may write instead; empty: nothing
     std::size_t searched() const { return values.size() - asked; }
   };
   using Point = std::vector<std::size_t>;
@@ -51,6 +52,11 @@ class KnobSpace : public ScheduleSpace {
   Result<Point> pointOf(const Schedule& s) const;
   std::size_t positionOf(std::size_t knob, const nlohmann::json& value) const;  // the first where absent
   const nlohmann::json& value(const Point& point, std::size_t knob) const { return m_knobs[knob].values[point[knob]]; }
+
+  // A schedule is of a structural hash, which no names are part of: an axis is called by its place.
+  static std::string axisValue(std::size_t axis) { return "axis" + std::to_string(axis); }
+  // " (axis0: i, axis1: j)", for the help.
+  static std::string axesText(const std::vector<std::string>& names);
 
   std::string m_kind;
   std::vector<Knob> m_knobs;

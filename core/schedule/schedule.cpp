@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/schedule/schedule.h"
 
+#include <regex>
+
 #include <nlohmann/json.hpp>
 
 namespace nf {
@@ -16,6 +18,16 @@ std::string Schedule::text() const {
   return json.dump();
 }
 
+namespace {
+
+// "0:k*2 2:j*4", as axes were called once, with the names of one notebook, is "axis0*2 axis2*4".
+std::string withoutNames(const std::string& text) {
+  static const std::regex kAxis(R"((^| )([0-9]+):[^ *]*)");
+  return std::regex_replace(text, kAxis, "$1axis$2");
+}
+
+}  // namespace
+
 Result<Schedule> Schedule::parse(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   const auto refuse = [](const std::string& why) { return Error{"schedule", why, {}, {}}; };
@@ -26,7 +38,10 @@ Result<Schedule> Schedule::parse(std::string_view text) {
   if (!json.contains("knobs") || !json["knobs"].is_object()) return refuse("the schedule has no knobs");
   Schedule schedule;
   schedule.kind = json["kind"].get<std::string>();
-  schedule.knobs = std::make_shared<const nlohmann::json>(json["knobs"]);
+  nlohmann::json knobs = json["knobs"];
+  for (auto& value : knobs)
+    if (value.is_string()) value = withoutNames(value.get<std::string>());
+  schedule.knobs = std::make_shared<const nlohmann::json>(std::move(knobs));
   return schedule;
 }
 

@@ -142,14 +142,21 @@ class ContractionSpace final : public KnobSpace {
         m_forms.emplace_back(source, merged, std::move(*flat));
   }
 
-  static std::string axisName(const ContractionView& view, std::size_t a) {
-    return std::to_string(a) + ":" + view.nest.axes[a].name;
+  // What the axes are called, form by form where they differ.
+  std::string axesText() const {
+    std::string text;
+    for (const Form& form : m_forms) {
+      std::vector<std::string> names;
+      for (const NestAxis& axis : form.view.nest.axes) names.push_back(axis.name);
+      text += (text.empty() ? "" : ";") + (m_forms.size() > 1 ? " " + form.name : std::string()) + KnobSpace::axesText(names);
+    }
+    return text;
   }
 
   void declareKnobs() {
-    Knob vector{"vector", "output axis on the vector lanes", {}};
+    Knob vector{"vector", "output axis on the vector lanes" + axesText(), {}};
     Knob vectors{"vectors", "vectors of one register tile", {1, 2, 3, 4, 5, 6}};
-    Knob rows{"rows", "axes and factors of the register tile's rows", {}};
+    Knob rows{"rows", "axes and factors of the register tile's rows" + axesText(), {}};
     Knob axes{"axes", "as the accesses have them or split into residue classes, and with neighbours of one side merged", {}, true};
     for (const Form& form : m_forms) axes.values.push_back(form.name);
     const auto add = [](Knob& knob, const std::string& text) {
@@ -159,14 +166,14 @@ class ContractionSpace final : public KnobSpace {
       const ContractionView& view = form.view;
       const auto addRows = [&](std::vector<ContractionKnobs::Row> tile) {
         std::string text;
-        for (const auto& r : tile) text += (text.empty() ? "" : " ") + axisName(view, r.axis) + "*" + std::to_string(r.factor);
+        for (const auto& r : tile) text += (text.empty() ? "" : " ") + axisValue(r.axis) + "*" + std::to_string(r.factor);
         add(rows, text);
         form.rows.emplace(std::move(text), std::move(tile));
       };
       for (std::size_t a = 0; a < view.classes.size(); ++a) {
         if (view.classes[a] != AxisClass::Left && view.classes[a] != AxisClass::Right) continue;
-        add(vector, axisName(view, a));
-        form.vectors.emplace(axisName(view, a), a);
+        add(vector, axisValue(a));
+        form.vectors.emplace(axisValue(a), a);
         for (const std::int64_t f : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28}) {
           if (f > view.nest.axes[a].extent) break;
           addRows({{a, f}});

@@ -62,7 +62,9 @@ class NestSpace final : public KnobSpace {
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       const std::string of = m_stages.size() == 1 ? "" : "stage" + std::to_string(s) + ".";
       const std::string made = m_program[m_stages[s].front()].name;
-      Knob axis{of + "vector", "axis on the vector lanes of " + made, {""}};
+      std::vector<std::string> names;
+      for (const auto& a : m_views.front()[s].axes) names.push_back(a.name);
+      Knob axis{of + "vector", "axis on the vector lanes of " + made + axesText(names), {""}};
       Knob lanes{of + "lanes", "elements one step of the vector axis handles", {}};
       Knob tile{of + "tile", "axis and how many neighbours along it are reduced together, or transposed in registers", {""}, true};
       const auto add = [](Knob& knob, const std::string& value) {
@@ -71,11 +73,11 @@ class NestSpace final : public KnobSpace {
       for (const auto& views : m_views) {
         const NestView& view = views[s];
         for (std::size_t a = 0; a < view.axes.size(); ++a) {
-          if (view.lanesAllowed[a]) add(axis, nameOf(view, static_cast<int>(a)));
-          if (!view.transposedCost.empty()) add(tile, nameOf(view, static_cast<int>(a)) + "*" + std::to_string(native));
+          if (view.lanesAllowed[a]) add(axis, axisValue(a));
+          if (!view.transposedCost.empty()) add(tile, axisValue(a) + "*" + std::to_string(native));
           if (!view.tileAllowed[a]) continue;
           for (int t = 2; t <= std::max(16, native); ++t)
-            if (view.axes[a].extent % t == 0) add(tile, nameOf(view, static_cast<int>(a)) + "*" + std::to_string(t));
+            if (view.axes[a].extent % t == 0) add(tile, axisValue(a) + "*" + std::to_string(t));
         }
       }
       for (const int l : {1, native, 2 * native, 4 * native}) lanes.values.push_back(l);
@@ -161,7 +163,8 @@ class NestSpace final : public KnobSpace {
       const NestView& view = m_views[formOf(point)][s];
       const std::string axis = text(point, s, 0), tile = text(point, s, 2);
       const NestKnobs knobs = knobsOf(point, s);
-      if (!axis.empty() && knobs.vectorAxis < 0) return "knob " + knob(s, 0).name + " names no axis of these rows";
+      if (!axis.empty() && (knobs.vectorAxis < 0 || !view.lanesAllowed[static_cast<std::size_t>(knobs.vectorAxis)]))
+        return "knob " + knob(s, 0).name + " names no axis that these rows can have on the lanes";
       if (!tile.empty() && knobs.tileAxis < 0) return "knob " + knob(s, 2).name + " names no axis of these rows";
       const auto lanes = lanesFor(view, knobs.vectorAxis, m_target);
       if (std::find(lanes.begin(), lanes.end(), knobs.lanes) == lanes.end())
@@ -240,12 +243,10 @@ class NestSpace final : public KnobSpace {
   }
 
  private:
-  static std::string nameOf(const NestView& view, int axis) {
-    return axis < 0 ? std::string() : std::to_string(axis) + ":" + view.axes[static_cast<std::size_t>(axis)].name;
-  }
+  static std::string nameOf(int axis) { return axis < 0 ? std::string() : axisValue(static_cast<std::size_t>(axis)); }
   static int axisNamed(const NestView& view, const std::string& name) {
     for (std::size_t a = 0; a < view.axes.size(); ++a)
-      if (nameOf(view, static_cast<int>(a)) == name) return static_cast<int>(a);
+      if (axisValue(a) == name) return static_cast<int>(a);
     return -1;
   }
 
@@ -281,17 +282,18 @@ class NestSpace final : public KnobSpace {
   }
 
   void set(Point& point, std::size_t stage, const NestKnobs& knobs) const {
-    const NestView& view = m_views[formOf(point)][stage];
-    point[at(stage, 0)] = positionOf(at(stage, 0), nameOf(view, knobs.vectorAxis));
+    point[at(stage, 0)] = positionOf(at(stage, 0), nameOf(knobs.vectorAxis));
     point[at(stage, 1)] = positionOf(at(stage, 1), knobs.lanes);
-    point[at(stage, 2)] =
-        knobs.tile > 1 ? positionOf(at(stage, 2), nameOf(view, knobs.tileAxis) + "*" + std::to_string(knobs.tile)) : 0;
+    point[at(stage, 2)] = knobs.tile > 1 ? positionOf(at(stage, 2), nameOf(knobs.tileAxis) + "*" + std::to_string(knobs.tile)) : 0;
   }
 
   NestKnobs draw(const Point& point, std::size_t stage, std::mt19937_64& rng) const {
     const NestView& view = m_views[formOf(point)][stage];
     NestKnobs knobs;
-    knobs.vectorAxis = axisNamed(view, knob(stage, 0).values[pick(rng, knob(stage, 0).values.size())].get<std::string>());
+    std::vector<int> axes{-1};
+    for (std::size_t a = 0; a < view.axes.size(); ++a)
+      if (view.lanesAllowed[a]) axes.push_back(static_cast<int>(a));
+    knobs.vectorAxis = axes[pick(rng, axes.size())];
     const auto lanes = lanesFor(view, knobs.vectorAxis, m_target);
     knobs.lanes = lanes[pick(rng, lanes.size())];
     if (view.axes.empty()) return knobs;

@@ -49,8 +49,10 @@ class RecurrenceSpace final : public KnobSpace {
     std::sort(blocks.begin(), blocks.end());
     blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
 
-    m_knobs.push_back({"axis", "the axis of carried values that blocks share out", {}});
-    for (const std::string& name : m_view.axisNames) m_knobs[kAxis].values.push_back(name);
+    const bool none = m_view.axisNames.size() == 1 && m_view.axisNames.front() == "none";
+    m_knobs.push_back({"axis", "the axis of carried values that blocks share out" + (none ? "" : axesText(m_view.axisNames)), {}});
+    for (std::size_t a = 0; a < m_view.axisNames.size(); ++a) m_knobs[kAxis].values.push_back(none ? "none" : axisValue(a));
+    m_knobs[kAxis].words = m_view.axisNames;
     m_knobs.push_back({"blocks", "that stay through all steps, each on a multiprocessor of its own", {}});
     for (const std::int64_t b : blocks) m_knobs[kBlocks].values.push_back(b);
     m_knobs.push_back({"threads", "threads of a block", {64, 128, 256, 512}});

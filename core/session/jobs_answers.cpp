@@ -194,7 +194,8 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       if (schedule) {
         const std::lock_guard lock(m_mutex);
         const auto trials = m_trials.find(hash);
-        const protocol::TrialInfo* timed = trials == m_trials.end() ? nullptr : inUseOf(trials->second);
+        // Behind a run the newest trial of it counts, as where it was measured by hand: the first one's time is of another moment.
+        const protocol::TrialInfo* timed = trials == m_trials.end() || !m_train ? nullptr : inUseOf(trials->second);
         if (trials != m_trials.end() && (!timed || !timed->us || !isSchedule(timed->schedule, *schedule)))
           timed = timedTrialOf(trials->second.list, *schedule);
         info.us = timed ? timed->us : std::nullopt;

@@ -5,8 +5,8 @@
 #include <string_view>
 
 // What stands in the braces of `hint schedule Y { ... }`: a schedule as a person reads and writes it, or its JSON.
-//   { kind = contraction; rows = "0:k*2 2:j*4"; tile = [8, 8]; unroll = 4 }
-//   {"kind": "contraction", "knobs": {"rows": "0:k*2 2:j*4", "tile": [8, 8], "unroll": 4}, "version": 1}
+//   { kind = contraction; rows = "axis0*2 axis2*4"; tile = [8, 8]; unroll = 4 }
+//   {"kind": "contraction", "knobs": {"rows": "axis0*2 axis2*4", "tile": [8, 8], "unroll": 4}, "version": 1}
 namespace nf {
 
 // As a person reads it, on one line. JSON that is no schedule, or holds what has no such form (objects, booleans, another version),

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "plugins/cpu/flush_denormals.h"
+
 namespace nf::cpu {
 namespace {
 
@@ -17,6 +19,7 @@ CpuKernel::CpuKernel(const KernelObject& object, Linker::Linked linked, std::sha
 }
 
 Result<Unit> CpuKernel::launch(const LaunchArgs& args) {
+  const FlushDenormals flush;
   std::int64_t status[2] = {0, 0};
   const KernelCall call{args.tensors.data(), args.workspace, args.counters.data(),           args.seed,
                         args.step,           status,         args.stop ? args.stop : &kNever};

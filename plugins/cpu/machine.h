@@ -8,7 +8,7 @@
 namespace nf::cpu {
 
 // Counts when generated code changes its meaning or its calls: part of the fingerprint.
-inline constexpr int kCodeGeneratorVersion = 5;
+inline constexpr int kCodeGeneratorVersion = 6;
 
 // What this host is: features, caches, vector registers; no measurement.
 Target describeHost(int threads);

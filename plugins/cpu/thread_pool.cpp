@@ -6,6 +6,8 @@
 
 #include <immintrin.h>
 
+#include "plugins/cpu/flush_denormals.h"
+
 namespace nf::cpu {
 namespace {
 
@@ -43,6 +45,7 @@ void ThreadPool::share() {
 }
 
 void ThreadPool::serve(std::stop_token stop) {
+  const FlushDenormals flush;
   std::uint64_t seen = 0;
   std::unique_lock lock(m_mutex);
   for (;;) {

@@ -7,7 +7,7 @@
 namespace nf::cuda {
 
 // Schedules, loops and their text change meaning with it: part of the fingerprint of tuning records.
-inline constexpr int kCodeGeneratorVersion = 5;
+inline constexpr int kCodeGeneratorVersion = 6;
 
 // Subgraph and schedule to a cubin for the architecture of the target (its first feature, "sm_90"), or to PTX for the driver where LLVM
 // generated it and there is no ptxas. The schedule says which generator (core/schedule/generator.h); what compiles quickly is LLVM's, and

@@ -610,12 +610,13 @@ TEST(VectorMath, EndsAndSpecialValues) {
   EXPECT_EQ(exp[2], 0.f);
   EXPECT_EQ(exp[3], inf);
   EXPECT_EQ(exp[4], 1.f);
-  EXPECT_NEAR(exp[5], 3.67e-39, 1e-40);
-  const auto log = evaluated(ScalarOp::Log, {0.f, inf, 1.f, 1e-40f});
+  EXPECT_EQ(exp[5], 0.f) << "3.67e-39 is denormal";
+  const auto log = evaluated(ScalarOp::Log, {0.f, inf, 1.f, 1e-40f, 1.2e-38f});
   EXPECT_EQ(log[0], -inf);
   EXPECT_EQ(log[1], inf);
   EXPECT_EQ(log[2], 0.f);
-  EXPECT_NEAR(log[3], std::log(1e-40), 1e-4);
+  EXPECT_EQ(log[3], -inf) << "what is denormal is zero";
+  EXPECT_NEAR(log[4], std::log(1.2e-38), 1e-4);
   EXPECT_TRUE(std::isnan(evaluated(ScalarOp::Log, {-1.f})[0]));
   const auto tanh = evaluated(ScalarOp::Tanh, {-inf, inf, -0.f});
   EXPECT_EQ(tanh[0], -1.f);
@@ -794,6 +795,35 @@ TEST(Device, ThreadCountDoesNotChangeABit) {
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+}
+
+// Of every thread that runs a kernel, and of none that does something else.
+TEST(Device, DenormalNumbersAreZero) {
+  Builder b;
+  constexpr std::int64_t kRows = 64, kColumns = 1000;
+  const TensorId x = b.input("X", {kRows, kColumns});
+  b.output(b.op("Y", {kRows, kColumns}, {}, Reducer::None,
+                [&](const auto& v) { return b.p.binary(ScalarOp::Mul, b.at(x, v), b.p.constant(0.25)); }));
+  for (const int threads : {1, 2}) {
+    auto device = cpu().open("cpu", threads);
+    auto compiler = cpu().compiler(hostTarget(threads));
+    const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, hostTarget(threads)))->first(), {}});
+    ASSERT_TRUE(object.ok());
+    auto kernel = (*device)->link(*object);
+    constexpr std::int64_t kSize = kRows * kColumns;
+    auto* from = static_cast<float*>(*(*device)->allocate(4 * kSize));
+    auto* to = static_cast<float*>(*(*device)->allocate(4 * kSize));
+    for (int i = 0; i < kSize; ++i) from[i] = i % 3 == 0 ? 1.f : i % 3 == 1 ? 2e-38f : 4e-39f;
+    void* tensors[] = {from, to};
+    LaunchArgs args;
+    args.tensors = tensors;
+    ASSERT_TRUE((*kernel)->launch(args).ok());
+    for (int i = 0; i < kSize; ++i) ASSERT_EQ(to[i], i % 3 == 0 ? 0.25f : 0.f) << i << ", " << threads;
+    volatile float small = 2e-38f;
+    EXPECT_GT(small * 0.25f, 0.f) << "here as before";
+    (*device)->release(from);
+    (*device)->release(to);
+  }
 }
 
 // The interval of order statistics holds the quantile as often as it says, and is the narrowest that grows from its middle.

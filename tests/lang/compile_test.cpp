@@ -198,6 +198,46 @@ show d(M)/d(W)
   EXPECT_TRUE(clean(hinted, options).program.hints.empty());
 }
 
+// Jobs of their own: the rows of a batch are what the one says that the program is for.
+TEST(Compile, EveryTrainHasItsOwnBatch) {
+  const auto rows = [](const std::string& text, std::size_t train) {
+    CompileOptions options;
+    options.training = true;
+    options.train = train;
+    const auto result = compiled(text, options);
+    for (const Diagnostic& d : result.diagnostics) ADD_FAILURE() << d.message;
+    const TensorId x = result.program.tensorNamed("X");
+    return x.valid() ? result.program[x].shape[0] : -1;
+  };
+  const std::string net =
+      "data D = digits\ninput X[B, 64] = batch D[:, 0..64]\nparam W[64] = normal(0, 1)\n"
+      "loss L = mean[b] (sum[k] X[b, k] * W[k])^2\n";
+  const std::string trains = "train L { batch = 16 }\ntrain L { batch = 64 }\ntrain L { steps = 3 }\n";
+  EXPECT_EQ(rows("let B = 32\n" + net + trains, 0), 16);
+  EXPECT_EQ(rows("let B = 32\n" + net + trains, 1), 64);
+  EXPECT_EQ(rows("let B = 32\n" + net + trains, 2), 32) << "the notebook's own";
+  EXPECT_EQ(rows(net + trains, 2), 16) << "nothing else names it";
+  const auto fixed = compiled(
+      "data D = digits\ninput X[8, 64] = batch D[:, 0..64]\nparam W[64] = normal(0, 1)\n"
+      "loss L = mean[b] (sum[k] X[b, k] * W[k])^2\ntrain L { batch = 8 }\ntrain L { batch = 16 }\n");
+  ASSERT_EQ(fixed.diagnostics.size(), 1u);
+  EXPECT_EQ(fixed.diagnostics[0].message, "`batch` is 16, input `X` has 8 rows");
+  const auto twice = compiled("param W[2] = zeros()\nloss L = sum[i] W[i]^2\ntrain L { wrt = tensors(W, W); steps = 3 }\n");
+  ASSERT_FALSE(twice.diagnostics.empty());
+  EXPECT_EQ(twice.diagnostics[0].message, "`wrt` names `W` twice");
+}
+
+// Passes leave one of two equal operators: what reads the other reads it.
+TEST(Compile, AHintMayNameEitherOfEqualOperators) {
+  const std::string text =
+      "input X[8, 16]\nE[i, j] = exp(X[i, j] - (max[k] X[i, k]))\nS[i] = sum[j] exp(X[i, j] - (max[k] X[i, k]))\n"
+      "Y[i, j] = E[i, j] / S[i]\nZ[i] = sum[j] exp(X[i, j] - (min[k] X[i, k]))\nshow Y\nshow Z\n";
+  EXPECT_TRUE(compiled(text + "hint split E.max, S\nhint fuse S.max, E\n").diagnostics.empty());
+  const auto other = compiled(text + "hint split E.max, Z\n");
+  ASSERT_EQ(other.diagnostics.size(), 1u);
+  EXPECT_TRUE(other.diagnostics[0].message.ends_with("the hint changes nothing")) << other.diagnostics[0].message;
+}
+
 // In words or as JSON a schedule is the same, and it is printed in words.
 TEST(Compile, AScheduleIsReadInWordsAndAsJson) {
   const std::string text = "input X[3]\nY[i] = X[i] * 2\nshow Y\n";

@@ -124,6 +124,10 @@ TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
   EXPECT_EQ(gainText(kernel, &of65), "pinned, fastest trial");
   kernel.us = 193;
   EXPECT_EQ(gainText(kernel, &of60), "pinned, 3.22× as slow as the best");
+  TrialInfo again = of60;
+  again.schedule.text = R"({"kind":"nest"})";
+  kernel.made = KernelMaking{again.schedule, false};
+  EXPECT_EQ(gainText(kernel, &again), "pinned, fastest trial") << "the same kernel at another moment";
   EXPECT_EQ(gainText(kernel, nullptr), "pinned") << "nothing to hold it against";
   kernel.us.reset();
   EXPECT_EQ(gainText(kernel, &of60), "pinned") << "it was never measured";

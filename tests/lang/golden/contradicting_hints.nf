@@ -15,10 +15,10 @@ contradicting_hints.nf:4:1: note: the other hint
 [bad-attribute] contradicting_hints.nf:6:17: error: a schedule has a kind and knobs
   hint schedule Y {"tile": [8, 8]}
                   ^~~~~~~~~~~~~~~~
-note: as in `hint schedule Y { kind = elementwise; vector = "0:i"; lanes = 64 }`
+note: as in `hint schedule Y { kind = elementwise; vector = axis0; lanes = 64 }`
 note: `neoflow show --stage scheduled` prints a schedule of every kernel
 [bad-attribute] contradicting_hints.nf:7:17: error: a schedule has a kind and knobs
   hint schedule Z {"kind": "x", "knobs": {}, "version": 2}
                   ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-note: as in `hint schedule Y { kind = elementwise; vector = "0:i"; lanes = 64 }`
+note: as in `hint schedule Y { kind = elementwise; vector = axis0; lanes = 64 }`
 note: `neoflow show --stage scheduled` prints a schedule of every kernel
