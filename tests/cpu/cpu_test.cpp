@@ -16,6 +16,7 @@
 #include <thread>
 #include <tuple>
 
+#include "core/ir/structural_hash.h"
 #include "core/schedule/lower.h"
 #include "plugins/cpu/machine.h"
 #include "tests/cpu/kernel_check.h"
@@ -430,6 +431,40 @@ TEST(Nest, FirstSchedules) {
     EXPECT_EQ(compareFirst(c.program, rng), "") << c.name;
     EXPECT_EQ(compareFirst(c.program, rng, 2), "") << c.name;
   }
+}
+
+// A kernel is known by its structural hash, which no name is part of, and so are the schedules that are recorded for it.
+TEST(Schedule, NamesHaveNoPartInIt) {
+  std::vector<Case> cases = nests();
+  for (Case& c : contractions()) cases.push_back(std::move(c));
+  for (const Case& c : cases) {
+    Program renamed = c.program;
+    for (Operator& op : renamed.operators)
+      for (std::size_t a = 0; a < op.axes.size(); ++a) op.axes[a].name = "other" + std::to_string(op.axes.size() - a);
+    for (Tensor& t : renamed.tensors) t.name = "of_" + t.name;
+    ASSERT_EQ(structuralHash(renamed), structuralHash(c.program)) << c.name;
+    for (const std::string backend : {"cpu", "cuda"}) {
+      Target target = hostTarget();
+      target.backend = backend;
+      const auto space = scheduleSpace(c.program, target), other = scheduleSpace(renamed, target);
+      ASSERT_EQ(space.ok(), other.ok()) << c.name;
+      if (!space) continue;
+      EXPECT_EQ((*space)->first().text(), (*other)->first().text()) << c.name;
+      const auto knobs = (*space)->knobs(), others = (*other)->knobs();
+      ASSERT_EQ(knobs.size(), others.size());
+      for (std::size_t k = 0; k < knobs.size(); ++k)
+        EXPECT_EQ(knobs[k].values, others[k].values) << c.name << ", " << knobs[k].name;
+    }
+  }
+}
+
+// Hints and logs that call axes by the names of their notebook.
+TEST(Schedule, OlderOnesAreRead) {
+  const auto older = Schedule::parse(R"({"kind":"contraction","knobs":{"order":"rows","rows":"0:k*2 2:j*4","vector":"1:ne"}})");
+  ASSERT_TRUE(older.ok());
+  EXPECT_EQ(older->text(),
+            R"({"kind":"contraction","knobs":{"order":"rows","rows":"axis0*2 axis2*4","vector":"axis1"},"version":1})");
+  EXPECT_EQ(Schedule::parse(older->text())->text(), older->text());
 }
 
 TEST(Nest, ChainsThatShareRowsRunRowByRow) {

@@ -132,6 +132,21 @@ TEST_F(Steps, ASecondTrainingIsRefusedInWordsThatStay) {
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
 }
 
+// Of another text there is no Resume: the panel says where it has gone, until the text is as it was.
+TEST_F(Steps, ThePanelSaysThatResumeIsOfTheTextBeforeTheEdit) {
+  openChecked(kTwo);
+  run(1);
+  ASSERT_TRUE(
+      wait([&] { return cell(1)->train() && cell(1)->train()->result().startsWith("Trained") && !window->workspace().running(); }));
+  const QString before = cell(1)->train()->result();
+  replace("H[i, j]^2", "H[i, j]^4");
+  EXPECT_TRUE(wait([&] { return cell(1)->train()->result() == before + "; Resume is of the text before the edit"; }))
+      << cell(1)->train()->result().toStdString();
+  window->action("edit.undo")->trigger();
+  checked();
+  EXPECT_TRUE(wait([&] { return cell(1)->train()->result() == before; })) << cell(1)->train()->result().toStdString();
+}
+
 TEST_F(Steps, ARenamedLossAndATrainingAboveLeaveATrainingItsRuns) {
   const std::string text =
       "# %%\ninput X[8, 4] = normal(0, 1)\nparam W[4] = normal(0, 1)\nY[b] = sum[k] X[b, k]*W[k]\nloss L = mean[b] (Y[b] - 1)^2\n"
