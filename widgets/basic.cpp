@@ -159,7 +159,14 @@ ElidedLabel::ElidedLabel(const char* role, Qt::TextElideMode mode, QWidget* pare
   if (role) setProperty("role", QString::fromLatin1(role));
 }
 
-QString ElidedLabel::shown() const { return fontMetrics().elidedText(text(), m_mode, contentsRect().width()); }
+QString ElidedLabel::shown() const {
+  const int room = contentsRect().width();
+  const QString fits = fontMetrics().elidedText(text(), m_mode, room);
+  const QString word = text().section(QLatin1Char(' '), 0, 0);
+  return m_wholeWords && fits != text() && fontMetrics().horizontalAdvance(word + QChar(0x2026)) > room ? QString() : fits;
+}
+
+void ElidedLabel::setWholeWords() { m_wholeWords = true; }
 
 QSize ElidedLabel::minimumSizeHint() const {
   const QSize whole = QLabel::sizeHint();
@@ -317,6 +324,7 @@ PanelHeader::PanelHeader(const Theme*, const QString& title, QWidget* parent)
   m_layout->addWidget(m_detail);
   m_layout->addStretch(1);
   m_detail->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  m_detail->setWholeWords();
   m_layout->setStretchFactor(m_detail, 10);
 }
 

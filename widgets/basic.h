@@ -57,6 +57,7 @@ class ElidedLabel : public QLabel {
   explicit ElidedLabel(const char* role = nullptr, Qt::TextElideMode mode = Qt::ElideRight, QWidget* parent = nullptr);
   QString shown() const;     // what fits
   void setLeast(int width);  // px: it gives way down to this, and a shorter text not at all
+  void setWholeWords();      // shows nothing where not even its first word has room
   QSize minimumSizeHint() const override;
 
  protected:
@@ -66,6 +67,7 @@ class ElidedLabel : public QLabel {
  private:
   Qt::TextElideMode m_mode;
   int m_least = 0;
+  bool m_wholeWords = false;
 };
 QFrame* line(QWidget* parent = nullptr);
 

@@ -68,9 +68,15 @@ std::set<std::uint32_t> innermost(const std::set<std::uint32_t>& spans, const st
 std::vector<bool> ledTo(const GraphPage& graph, const Selection& selection, const std::string& reads) {
   using Relation = Selection::Relation;
   const std::size_t count = graph.nodes.size();
+  // The node that an equal one was merged into stands for both.
+  std::set<std::string> standing;
+  for (const GraphNode& node : graph.nodes)
+    if (!reads.empty() && (node.id == reads || std::ranges::find(node.merged, reads, &MergedOperator::name) != node.merged.end()))
+      standing.insert(node.id);
   std::set<std::string> readers;
   for (const GraphEdge& e : graph.edges)
-    if (!e.carried && !reads.empty() && (e.from == reads || withoutNumber(e.from) == reads)) readers.insert(e.to);
+    if (!e.carried && !reads.empty() && (e.from == reads || withoutNumber(e.from) == reads || standing.contains(e.from)))
+      readers.insert(e.to);
   std::vector<Relation> relation(count);
   std::vector<bool> uses(count), led(count);
   std::set<std::uint32_t> around;  // spans that hold a selected place
@@ -99,7 +105,7 @@ std::vector<bool> ledTo(const GraphPage& graph, const Selection& selection, cons
   // The argument of a call is inside no operator.
   if (!selection.empty() && std::ranges::none_of(led, std::identity{})) led = uses;
   for (std::size_t i = 0; i < count; ++i)
-    if (!reads.empty() && graph.nodes[i].id == reads) led[i] = true;
+    if (standing.contains(graph.nodes[i].id)) led[i] = true;
   return led;
 }
 

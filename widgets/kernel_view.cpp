@@ -609,15 +609,24 @@ void KernelView::findTags() {
   }
   std::vector<int> places;
   const QString expression = withoutSpaces(m_expression->toPlainText(), &places);
+  // A statement has the tokens of its own places.
+  const auto ofBlock = [&](std::uint32_t origin, int at) {
+    const auto block =
+        static_cast<std::size_t>(m_expression->document()->findBlock(places[static_cast<std::size_t>(at)]).blockNumber());
+    if (block >= m_kernel.expressionOrigins.size() || m_kernel.expressionOrigins[block].empty()) return true;
+    return std::ranges::any_of(m_kernel.expressionOrigins[block], [&](std::uint32_t whole) {
+      return whole == origin || (whole < spans.size() && (holds(whole, origin) || holds(origin, whole)));
+    });
+  };
   // Whole words: a `1` is none of `10`, of `1.5` or of an extent.
-  const auto find = [&](const QString& wanted, qsizetype begin) {
+  const auto find = [&](std::uint32_t origin, const QString& wanted, qsizetype begin) {
     const auto joins = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c == QLatin1Char('.'); };
     for (qsizetype at = wanted.isEmpty() ? -1 : expression.indexOf(wanted, begin); at >= 0;
          at = expression.indexOf(wanted, at + 1)) {
       const qsizetype end = at + wanted.size();
       const bool before = at > 0 && joins(wanted.front()) && (joins(expression[at - 1]) || expression[at - 1] == QLatin1Char(':'));
       const bool after = end < expression.size() && joins(wanted.back()) && joins(expression[end]);
-      if (!before && !after) return static_cast<int>(at);
+      if (!before && !after && ofBlock(origin, static_cast<int>(at))) return static_cast<int>(at);
     }
     return -1;
   };
@@ -630,19 +639,30 @@ void KernelView::findTags() {
     QString wanted = withoutSpaces(tag.text);
     // `X[i - 1] else 0` stands there as a choice between the two.
     if (!expression.contains(wanted)) wanted = wanted.left(wanted.lastIndexOf(QLatin1Char(']')) + 1);
-    int at = find(wanted, from);
-    if (at < 0) at = find(wanted, 0);
+    int at = find(tag.origin, wanted, from);
+    if (at < 0) at = find(tag.origin, wanted, 0);
     if (at < 0) continue;
     from = at + static_cast<int>(wanted.size());
     place(tag, at, from);
   }
   // Passes write indices in another way, p*2 + r as 2*p + r: then it is the access to that tensor that no other tag has taken.
   for (Tag& tag : m_tags) {
+    if (tag.begin >= 0 || tag.text.isEmpty()) continue;
     const qsizetype bracket = tag.text.indexOf(QLatin1Char('['));
-    if (tag.begin >= 0 || bracket <= 0) continue;
-    const QString name = withoutSpaces(tag.text.left(bracket + 1));
-    for (int at = find(name, 0); at >= 0; at = find(name, at + 1)) {
-      int end = at + static_cast<int>(name.size()), open = 1;
+    // A reduction within an expression is an operator of its own, P.sum of `exp(sum[k] ..)`.
+    const QString name = bracket > 0 ? withoutSpaces(tag.text.left(bracket + 1)) : QLatin1Char('.') + tag.text + QLatin1Char('[');
+    const auto next = [&](int from) {
+      if (bracket > 0) return find(tag.origin, name, from);
+      for (qsizetype at = expression.indexOf(name, from); at >= 0; at = expression.indexOf(name, at + 1))
+        if (ofBlock(tag.origin, static_cast<int>(at))) return static_cast<int>(at);
+      return -1;
+    };
+    for (int found = next(0); found >= 0; found = next(found + 1)) {
+      int at = found;
+      while (bracket <= 0 && at > 0 &&
+             (expression[at - 1].isLetterOrNumber() || QStringLiteral("_.#").contains(expression[at - 1])))
+        --at;
+      int end = found + static_cast<int>(name.size()), open = 1;
       for (; end < expression.size() && open > 0; ++end)
         open += expression[end] == QLatin1Char('[') ? 1 : expression[end] == QLatin1Char(']') ? -1 : 0;
       const int begin = places[static_cast<std::size_t>(at)];

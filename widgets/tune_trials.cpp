@@ -401,8 +401,13 @@ bool TuneView::holdsSelected(const std::string& subgraph) const {
 }
 
 bool TuneView::isLed(const SubgraphInfo& s) const {
-  return m_ledChoice == m_selection->choices() && m_selection->tensors().empty() &&
-         std::ranges::any_of(s.operators, [this](const std::string& op) { return m_ledOperators.contains(op); });
+  if (m_ledChoice != m_selection->choices() || !m_selection->tensors().empty()) return false;
+  const auto led = [this](const std::string& op) { return m_ledOperators.contains(op); };
+  if (!led(s.loop) && std::ranges::none_of(s.operators, led)) return false;
+  // The graph has a loop as one node: what is selected in its body is of some of its kernels.
+  const auto near = [this](const SubgraphInfo& k) { return m_selection->relation(k.origins) != Selection::Relation::None; };
+  return s.loop.empty() || near(s) ||
+         std::ranges::none_of(m_subgraphs, [&](const SubgraphInfo& k) { return k.loop == s.loop && near(k); });
 }
 
 void TuneView::setLed(std::set<std::string> operators) {

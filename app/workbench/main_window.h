@@ -189,6 +189,7 @@ class MainWindow : public QMainWindow {
   std::string tensorMadeAround(const protocol::Origins& origins) const;
   std::string lastUpdateOf(const protocol::Origins& origins) const;
   protocol::Origins statementInLoop(const protocol::Origins& origins) const;
+  std::string reductionAt(const protocol::Origins& origins) const;
   std::string tensorMadeAt(const protocol::Origins& origins) const;
   static TrainStrip::Place placeAt(const Tab* tab, std::int64_t line, std::int64_t column);  // from 1; no name: there is none
   TrainStrip::Place mistakeAt(const QJsonObject& mistake) const;

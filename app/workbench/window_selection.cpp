@@ -205,6 +205,21 @@ std::string MainWindow::tensorMadeAt(const protocol::Origins& origins) const {
   return made.size() == 1 ? *made.begin() : std::string();
 }
 
+// The word of a reduction within an expression stands for the operator that it is: `sum` of `exp(sum[k] ..)`.
+std::string MainWindow::reductionAt(const protocol::Origins& origins) const {
+  const auto& analysis = m_tab->workspace->analysis();
+  if (origins.size() != 1 || origins.front() >= analysis.spans.size()) return {};
+  const protocol::SourceSpan& word = analysis.spans[origins.front()];
+  const protocol::TokenInfo* token = tokenAt(word);
+  if (!token || !token->inside.empty()) return {};
+  for (const auto& t : analysis.tensors) {
+    if (t.name != token->tensor || t.derivative || t.origins.size() != 1) continue;
+    const protocol::SourceSpan& whole = analysis.spans[t.origins.front()];
+    if (whole.source == word.source && whole.begin == word.begin && whole.end > word.end) return t.name;
+  }
+  return {};
+}
+
 const protocol::ExpansionInfo* MainWindow::expansionAt(std::uint32_t span) const {
   for (const auto& e : m_tab->workspace->analysis().expansions)
     if (e.span == span) return &e;
@@ -338,6 +353,7 @@ void MainWindow::inspectSelection() {
     }
   // The place of a statement, or of the name that it defines, is that of the tensor that it makes.
   if (const auto made = tensorMadeAt(selection.origins()); !made.empty()) return m_selection.call({made});
+  if (const auto made = reductionAt(selection.origins()); !made.empty()) return m_selection.call({made});
   // What holds several tokens and is none, a product or a function of its operand, is part of what the statement makes.
   if (const auto made = tensorMadeAround(selection.origins()); !made.empty()) {
     if (selection.reads() != made) return m_selection.read(made);
@@ -446,7 +462,11 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     const auto chosen = [&](const std::string& op) {
       return std::find(tensors.begin(), tensors.end(), op) != tensors.end() || std::find(ids.begin(), ids.end(), op) != ids.end();
     };
-    const bool own = chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen);
+    // The graph has a loop as one node: what is selected in its body is of some of its kernels.
+    const auto near = [&](const protocol::SubgraphInfo& k) { return probe.relation(k.origins) != Selection::Relation::None; };
+    const bool here =
+        s.loop.empty() || near(s) || std::ranges::none_of(subgraphs, [&](const auto& k) { return k.loop == s.loop && near(k); });
+    const bool own = here && (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
     const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
     if (!own && !around && !related(s.origins)) continue;
     if (++kernels > kMostKernels && !own) continue;

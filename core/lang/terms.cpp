@@ -291,6 +291,10 @@ TermId Statement::nameTerm(const Expr& e) {
       !m_elab.functionNamed(e.text) && e.text.find('.') == std::string_view::npos) {
     if (indexOfCaller(e)) return error(e.span);
     const std::string name(e.text);
+    if (const auto functions = builtinFunctions(); std::ranges::binary_search(functions, name)) {
+      report("undefined-name", "`" + name + "` is a function: what it is of stands in brackets, `" + name + "(x)`", e.span);
+      return error(e.span);
+    }
     Diagnostic& d =
         report("undefined-name", "`" + name + "` is not defined: it is no tensor, number or index of this statement", e.span);
     const auto ended =

@@ -2,6 +2,7 @@
 #include "core/schedule/knob_space.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 
 #include "core/lang/spelling.h"
@@ -171,6 +172,25 @@ bool isLoop(const Program& subgraph) {
   return subgraph.operators.size() == 1 && subgraph.operators.front().kind == OperatorKind::Loop;
 }
 
+// What adds up a sum comes from the word that stands for it, too: the operator's own place is the whole expression below it.
+void tieSums(const Program& subgraph, loop::Function& function) {
+  std::map<OriginId, OriginId> words;
+  for (const Operator& op : subgraph.operators)
+    if (op.reducer != Reducer::None && op.origin.valid() && subgraph[op.output].origin.valid())
+      words.emplace(op.origin, subgraph[op.output].origin);
+  for (const loop::Statement& s : function.statements) {
+    const auto word = words.find(s.origin);
+    if (s.kind != loop::Statement::Kind::Store || word == words.end()) continue;
+    const auto values = loop::valuesOf(function, s);
+    const bool adds = std::ranges::any_of(values, [&](loop::ValueId id) {
+      const loop::Value& v = function[id];
+      return v.kind == loop::Value::Kind::Load && v.place.buffer == s.target.buffer;
+    });
+    auto& origins = function.values[s.value.value].readAs;
+    if (adds && std::ranges::find(origins, word->second) == origins.end()) origins.push_back(word->second);
+  }
+}
+
 std::span<const Maker> templatesFor(const Target& target) {
   if (target.backend == "cuda") return kGpuTemplates;
   return kTemplates;
@@ -203,7 +223,10 @@ Result<loop::Function> lower(const Program& subgraph, const Schedule& schedule, 
     const auto space = make(subgraph, group, target);
     if (!space) continue;
     auto lowered = space->lower(loops);
-    if (lowered) return lowered;
+    if (lowered) {
+      tieSums(subgraph, *lowered);
+      return lowered;
+    }
     if (space->kind() == schedule.kind || make == templatesFor(target)[0]) why = lowered.error().message;
   }
   return Error{"schedule", why, {}, {}};

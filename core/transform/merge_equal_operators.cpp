@@ -56,6 +56,7 @@ void joinOrigins(Program& program, Operator& kept, const Operator& gone) {
     to = to.valid() ? program.derivedOrigin("merge_equal_operators", {to, from}) : from;
   };
   join(kept.origin, gone.origin);
+  join(program.tensors[kept.output.value].origin, program[gone.output].origin);
   for (std::size_t i = 0; i < kept.axes.size(); ++i) join(kept.axes[i].origin, gone.axes[i].origin);
   const auto joinNodes = [&](ExprId to, ExprId from) {
     const std::vector<ExprId> here = nodesOf(program, to), there = nodesOf(program, from);

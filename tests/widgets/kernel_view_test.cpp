@@ -186,6 +186,31 @@ TEST_F(Tuning, ATokenIsFoundWhereItsIndicesAreWrittenOtherwise) {
   EXPECT_EQ(marked.join(' '), "A[0, 2*p + r] A[b, r] B[r]");
 }
 
+// A word stands in many statements: a tag is where its own one stands, also where a sum within it has become an operator of its own.
+TEST_F(Tuning, ATokenIsFoundInItsOwnStatement) {
+  const std::string text = "m[b] = sum[n] x[b, n]\nQ[b, n] = exp(sum[k] X[b, k] * W[n, k])\n";
+  const auto at = [&](const char* words, std::uint32_t from = 0) {
+    SourceSpan span = capsule::spanOf(text, words);
+    const auto begin = static_cast<std::uint32_t>(text.find(words, from));
+    return SourceSpan{span.source, begin, begin + (span.end - span.begin)};
+  };
+  selection.setSpans({at("m[b] = sum[n] x[b, n]"), at("Q[b, n] = exp(sum[k] X[b, k] * W[n, k])"), at("sum", 20), at("exp")});
+  KernelView view(&theme, &selection);
+  view.resize(700, 500);
+  view.show();
+  view.setSpanText([&](const SourceSpan& s) { return QString::fromStdString(text.substr(s.begin, s.end - s.begin)); });
+  Kernel k = capsule::kernel("aa01", {});
+  k.expression = "m[b] = sum[n] Q[b, n]\nQ[b, n] = exp(Q.sum[b, n])";
+  k.expressionOrigins = {{0}, {1}};
+  k.texts = {{"loops", "load sum\nexp\n", {{2}, {3}}}};
+  view.setKernel(k);
+  QStringList marked;
+  for (const auto& tag : view.tags())
+    if (tag.begin >= 0) marked << QString::fromStdString(k.expression).mid(tag.begin, tag.end - tag.begin);
+  marked.sort();
+  EXPECT_EQ(marked.join(" | "), "Q.sum[b, n] | exp");
+}
+
 // Its place is that of what reads the same, whose lines are there: it is none of them.
 TEST_F(Tuning, WhatNoKernelComputesHasNoLines) {
   KernelView view(&theme, &selection);

@@ -72,6 +72,26 @@ TEST_F(Widgets, ASectionsDetailThatGrowsIsNotCut) {
   EXPECT_EQ(detail->shown(), "at step 1 234 567") << "it waits for a layout";
 }
 
+// The beginning of a word says nothing: a header that is short of room has its title alone.
+TEST_F(Widgets, AHeadersDetailHasAWordOrNothing) {
+  ElidedLabel detail("muted");
+  detail.setWholeWords();
+  detail.setText("timed alone");
+  const auto wide = [&](const QString& text) { return detail.fontMetrics().horizontalAdvance(text) + 2; };
+  detail.resize(wide("tim\u2026"), 20);
+  EXPECT_EQ(detail.shown(), "");
+  detail.resize(wide("timed\u2026"), 20);
+  EXPECT_TRUE(detail.shown().startsWith("timed")) << detail.shown().toStdString();
+  detail.resize(wide("timed alone"), 20);
+  EXPECT_EQ(detail.shown(), "timed alone");
+  PanelHeader header(&theme, "Subgraphs");
+  header.setDetail("timed alone");
+  header.resize(wide("Subgraphs") + 60, 34);
+  header.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&header));
+  EXPECT_EQ(header.findChild<ElidedLabel*>()->shown(), "");
+}
+
 TEST_F(Widgets, SelectionIsFoundAgainInANewAnalysis) {
   selection.select({2});
   auto spans = selection.spans();

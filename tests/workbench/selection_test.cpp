@@ -761,5 +761,87 @@ TEST_F(Selected, AKernelOfTwoStatementsSaysWhichOneTheSelectionIsOf) {
   EXPECT_TRUE(wait([&] { return kernel->also().isEmpty() && !kernel->tintedLines().empty(); }));
 }
 
+// The word of a reduction within an expression is an operator, and where the same expression stands twice each word is its own: the two
+// lead to mirror images, and to the lines that add up.
+TEST_F(Selected, TheWordOfASumSelectsTheSumOfItsOwnCell) {
+  openWith(
+      "# %%\ninput X[32, 64] = normal(0, 1)\nparam W[64, 64] = normal(0, 0.2)\n\n"
+      "# %%\nP[b, n] = exp(sum[k] X[b, k] * W[n, k])\n\n# %%\nQ[b, n] = exp(sum[k] X[b, k] * W[n, k])\n\n"
+      "# %%\nM[b] = sum[n] P[b, n] * 0.01\nN[b] = sum[n] Q[b, n] * 0.01\nloss L = mean[b] (M[b] * N[b] - 0.5)^2\n\n"
+      "# %%\nshow d(L)/d(W)\ntrain L { steps = 2000; optimizer = adam(lr = 0.001) }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait(
+      [&] { return !window->explain()->graph()->graph().nodes.empty() && !window->workspace().subgraphs().subgraphs.empty(); }));
+  const std::string& text = document().text();
+  const auto& spans = window->workspace().analysis().spans;
+  std::size_t at = 0;
+  for (const auto& [sum, part] : {std::pair("P.sum", "d(L)/d(W)#2"), {"Q.sum", "d(L)/d(W)#1"}}) {
+    SCOPED_TRACE(sum);
+    at = text.find("(sum[k]", at + 1);
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->scrollToByte(static_cast<std::uint32_t>(at) + 2, true);
+    ASSERT_TRUE(wait([&] { return selection().isCalled(sum); }));
+    ASSERT_TRUE(wait([&] { return selection().origins().size() == 1; }));
+    EXPECT_EQ(spans[selection().origins().front()].begin, at + 1) << "its own place alone";
+    const auto leadsTo = [&](const std::string& target) {
+      return window->inspector()->findChild<QToolButton*>(QString::fromStdString(target)) != nullptr;
+    };
+    EXPECT_TRUE(wait([&] { return leadsTo("node:P.sum") && leadsTo("node:d(L)/d(W)"); }));
+    EXPECT_TRUE(leadsTo(std::string("node:") + part));
+    const char* const otherPart = part == std::string("d(L)/d(W)#1") ? "node:d(L)/d(W)#2" : "node:d(L)/d(W)#1";
+    EXPECT_TRUE(wait([&] { return !leadsTo(otherPart); }));
+    window->showPage(MainWindow::Page::Tune);
+    KernelView* kernel = window->tune()->kernel();
+    ASSERT_TRUE(wait([&] { return !kernel->tintedLines().empty(); }));
+    const QStringList lines = kernel->text().split('\n');
+    const std::vector<int> marked = kernel->tintedLines();
+    int adds = 0;
+    for (int i = 0; i < lines.size(); ++i) {
+      const bool tinted = std::ranges::find(marked, i) != marked.end();
+      if (lines[i].contains("= fma(")) {
+        ++adds;
+        EXPECT_TRUE(tinted) << lines[i].toStdString();
+      }
+      if (lines[i].contains("exp(")) { EXPECT_FALSE(tinted) << lines[i].toStdString(); }
+    }
+    EXPECT_GT(adds, 0);
+  }
+}
+
+// The body of a loop is several kernels, the loop one node: a token is of the kernel of its statement.
+TEST_F(Selected, ATokenInALoopLeadsToTheKernelsOfItsStatement) {
+  openWith(
+      "# %%\nlet B = 16, T = 6, D = 5, H = 8\ninput X[B, T, D] = normal(0, 1)\nparam Wx[4, H, D] = normal(0, 0.3)\n"
+      "param Wh[4, H, H] = normal(0, 0.3)\nparam bb[4, H] = zeros()\nconst h[B, H] = zeros()\nconst c[B, H] = zeros()\n\n"
+      "# %%\nfor t in 0..T {\n"
+      "  A[b, g, j] = bb[g, j] + sum[d] X[b, t, d] * Wx[g, j, d] + sum[k] h[b, k] * Wh[g, j, k]\n"
+      "  c[b, j] = sigmoid(A[b, 1, j]) * c[b, j] + sigmoid(A[b, 0, j]) * tanh(A[b, 2, j])\n"
+      "  h[b, j] = sigmoid(A[b, 3, j]) * tanh(c[b, j])\n}\n\n"
+      "# %%\nloss L = mean[b, j] (h[b, j] - 0.5)^2\ntrain L { optimizer = adam(lr = 1e-2); steps = 2000 }\n");
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+  const auto made = [&](const protocol::SubgraphInfo& s, const char* name) {
+    return std::ranges::find(s.operators, name) != s.operators.end();
+  };
+  const auto& kernels = window->workspace().subgraphs().subgraphs;
+  const auto ofA = std::ranges::find_if(kernels, [&](const auto& s) { return made(s, "A"); });
+  const auto ofC = std::ranges::find_if(kernels, [&](const auto& s) { return made(s, "c"); });
+  ASSERT_NE(ofA, kernels.end());
+  ASSERT_NE(ofC, kernels.end());
+  ASSERT_NE(ofA->id, ofC->id);
+  const std::string a = "kernel:" + ofA->id, c = "kernel:" + ofC->id;
+  for (const auto& [token, own, other] : {std::tuple("tanh(A[b, 2", c, a), {"bb[g, j]", a, c}}) {
+    SCOPED_TRACE(token);
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->scrollToByte(static_cast<std::uint32_t>(document().text().find(token)) + 1, true);
+    const auto leadsTo = [&](const std::string& target) {
+      return window->inspector()->findChild<QToolButton*>(QString::fromStdString(target)) != nullptr;
+    };
+    EXPECT_TRUE(wait([&] { return leadsTo(own) && !leadsTo(other); }));
+    window->showPage(MainWindow::Page::Tune);
+    EXPECT_TRUE(wait([&] { return "kernel:" + window->tune()->current() == own; })) << window->tune()->current();
+  }
+}
+
 }  // namespace
 }  // namespace nf
