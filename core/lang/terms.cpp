@@ -292,7 +292,7 @@ TermId Statement::nameTerm(const Expr& e) {
     if (indexOfCaller(e)) return error(e.span);
     const std::string name(e.text);
     if (const auto functions = builtinFunctions(); std::ranges::binary_search(functions, name)) {
-      report("undefined-name", "`" + name + "` is a function: what it is of stands in brackets, `" + name + "(x)`", e.span);
+      report("function-as-value", "`" + name + "` is a function: call it, " + name + "(x)", e.span);
       return error(e.span);
     }
     Diagnostic& d =
