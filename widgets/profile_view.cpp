@@ -102,7 +102,8 @@ bool ProfileModel::isNow(int row) const { return isNow(m_profile.kernels[static_
 bool ProfileModel::isNow(const std::string& subgraph) const { return isOfStep(subgraph) && !m_replaced.contains(subgraph); }
 
 bool ProfileModel::isOfStep(const std::string& subgraph) const {
-  return !ofOtherDevice() && !m_edited && (!m_kernels || m_kernels->contains(subgraph));
+  const bool interpreted = m_profile.device == "reference";  // operator by operator: none of it is a kernel of the plan
+  return !ofOtherDevice() && !m_edited && (!m_kernels || interpreted || m_kernels->contains(subgraph));
 }
 
 QString ProfileModel::whyNotNow() const {

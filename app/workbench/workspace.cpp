@@ -45,7 +45,8 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
     m_replicaKnown = m_analysedHere = false;
     sendDocument();
     if (m_budget) tell(BudgetRequest{*m_budget, std::nullopt});
-    wantDevices(false);
+    if (m_device.isEmpty()) wantDevices(false);
+    else useDevice(m_device);  // an engine that was started anew goes on with what was chosen
     Q_EMIT engineReady();
   });
   connect(m_engine.get(), &EngineLink::died, this, [this](const QString& reason) {

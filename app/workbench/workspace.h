@@ -235,6 +235,7 @@ class Workspace : public QObject {
   QString m_holder;
   std::function<QString()> m_newJournal;
   QString m_journalFile, m_journalError;
+  QString m_device;  // that somebody chose; empty: the engine's own choice
   bool m_hasJournal = false;
   struct Carry {
     QString from, to;

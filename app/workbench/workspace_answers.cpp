@@ -229,7 +229,8 @@ void Workspace::wantDevices(bool measure) {
 }
 
 void Workspace::useDevice(const QString& name) {
-  askFor<Devices>(DevicesRequest{false, name.toStdString()}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
+  askFor<Devices>(DevicesRequest{false, name.toStdString()}, tr("Devices"), [this, name](const Devices& devices, const Envelope&) {
+    m_device = name;
     m_devices = devices;
     m_devicesTaken = std::chrono::steady_clock::now();
     // Decisions, kernels and their times are those of the device.

@@ -2,7 +2,6 @@
 #include "core/runtime/meaning.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "core/ir/structural_hash.h"
@@ -71,12 +70,9 @@ class Meanings {
     add(hasher, t.init);
     for (const DataSet& data : m_program.data)
       if (data.name == t.init.data) {
+        // As it is written: a notebook that is moved takes its runs, and its data, along.
         add(hasher, data.source);
-        // However the notebook was named.
-        const std::filesystem::path folder = data.directory.empty() ? "." : data.directory;
-        std::error_code none;
-        const std::filesystem::path whole = std::filesystem::absolute(folder, none);
-        hasher.add((none ? folder : whole / "").lexically_normal().string()).add(static_cast<std::uint64_t>(data.heldOutLast));
+        hasher.add(static_cast<std::uint64_t>(data.heldOutLast));
       }
     return hasher.finish();
   }

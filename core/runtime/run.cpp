@@ -257,7 +257,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   }
   for (const auto& [name, value] : m_options.values) {
     TensorStore::Entry* entry = m_store->find(name);
-    if (!entry || entry->shape != value.shape || entry->type != value.type) continue;
+    if (!entry || entry->shape != value.shape) continue;  // the interpreter's are of another type, and declared alike
     NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
   }
   StrayLabels strays;

@@ -104,6 +104,38 @@ TEST_F(EngineJobs, CellsThatRunAfterATrainingUseWhatItLearnt) {
   for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], initial[i] * 1.2, 1e-6);
 }
 
+// The interpreter leaves its values in double precision: any device goes on from them.
+TEST_F(EngineJobs, ARunGoesOnFromWhatAnotherDeviceHasLearnt) {
+  const auto valuesOf = [](EngineProcess& engine, std::int64_t step) {
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{"W", {}, {}, 65536});
+    EXPECT_EQ(slice.step, step);
+    return unpackValues(engine.binary());
+  };
+  std::ofstream(m_folder.path("test.nf")) << kDigits;
+  const auto near = [](const std::vector<double>& a, const std::vector<double>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+  };
+  std::vector<double> learnt, initial;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    engine.ask<Finished>(RunRequest{1, {}, "cpu", {}});
+    initial = valuesOf(engine, -1);
+    TrainRequest request = train(20, "static");
+    request.device = "reference";
+    engine.ask<Finished>(request);
+    learnt = valuesOf(engine, 20);
+    EXPECT_NE(learnt, initial);
+    engine.ask<Finished>(RunRequest{1, {}, "cpu", {}});
+    near(valuesOf(engine, 20), learnt);
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  engine.ask<Finished>(RunRequest{1, {}, "cpu", {}});
+  near(valuesOf(engine, 20), learnt);
+}
+
 // The same of an engine that was started anew, from the newest run's checkpoint; where a parameter is declared another way since,
 // the cells that read it say so, and no others.
 TEST_F(EngineJobs, ANewEngineGoesOnFromTheCheckpointBesideTheNotebook) {

@@ -668,6 +668,10 @@ TEST_F(RealEngine, EachNotebookShowsTheDeviceThatItUses) {
     const auto& device = window->explain()->fusion()->report().device;
     return device.device == "reference" && device.assumed;
   }));
+  // An engine that is started anew goes on with it.
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && !uses("reference"); }));
+  EXPECT_TRUE(wait([&] { return uses("reference"); })) << "and not with its own choice";
   window->action("file.new")->trigger();
   ASSERT_TRUE(wait([&] { return uses("cpu"); }));
   EXPECT_TRUE(wait([&] { return window->constantsText().startsWith("cpu, "); })) << window->constantsText().toStdString();

@@ -843,5 +843,24 @@ TEST_F(Selected, ATokenInALoopLeadsToTheKernelsOfItsStatement) {
   }
 }
 
+// The word of a call is everything that the call makes, also where a derivative at that place reads some of it.
+TEST_F(Selected, TheWordOfACallLeadsToAllThatItMakes) {
+  openWith(
+      "# %%\ninput X[40, 24] = normal(0, 1)\nparam g[24] = 1\nU[n, m] = X[n, m] * g[m]\nP = softmax(U)\n"
+      "loss L = mean[n, m] (P[n, m] - 0.1)^2\n# %%\ntrain L { steps = 200; optimizer = adam(lr=1e-2) }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return !window->explain()->graph()->graph().nodes.empty(); }));
+  window->showPage(MainWindow::Page::Author);
+  window->notebook()->scrollToByte(static_cast<std::uint32_t>(document().text().find("softmax")) + 2, true);
+  const auto leadsTo = [&](const char* node) {
+    return window->inspector()->findChild<QToolButton*>(QStringLiteral("node:") + QString::fromLatin1(node)) != nullptr;
+  };
+  EXPECT_TRUE(wait([&] { return leadsTo("P.M") && leadsTo("P.E") && leadsTo("P.S") && leadsTo("P"); }));
+  const auto led = window->explain()->ledOperators();
+  for (const char* made : {"P.M", "P.E", "P.S", "P", "P.E#5"}) EXPECT_TRUE(led.contains(made)) << made;
+  EXPECT_FALSE(led.contains("U"));
+  EXPECT_FALSE(led.contains("L"));
+}
+
 }  // namespace
 }  // namespace nf
