@@ -93,7 +93,9 @@ std::vector<bool> ledTo(const GraphPage& graph, const Selection& selection, cons
   bool held = false;
   // The word of a call is where what it makes was made: that is all of it, also what reads of it within the function.
   bool makes = false;
-  for (std::size_t i = 0; i < count; ++i) makes = makes || (relation[i] == Relation::Exact && standing.contains(graph.nodes[i].id));
+  for (std::size_t i = 0; i < count; ++i)
+    makes = makes ||
+            (relation[i] == Relation::Exact && graph.nodes[i].kind == NodeKind::Operator && standing.contains(graph.nodes[i].id));
   for (std::size_t i = 0; i < count; ++i) {
     // All operators of a function came from the one place of its call.
     const bool exact = relation[i] == Relation::Exact && (uses[i] || !used || makes);
