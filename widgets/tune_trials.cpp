@@ -56,6 +56,12 @@ QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
                            : QObject::tr("first; best %1").arg(significant(fastestUs));
 }
 
+bool isSelectedPartOfLoop(const std::vector<SubgraphInfo>& kernels, const SubgraphInfo& kernel, const Selection& selection) {
+  const auto near = [&](const SubgraphInfo& k) { return selection.relation(k.origins) != Selection::Relation::None; };
+  return kernel.loop.empty() || near(kernel) ||
+         std::ranges::none_of(kernels, [&](const SubgraphInfo& k) { return k.loop == kernel.loop && near(k); });
+}
+
 QString rowTip(const SubgraphInfo& kernel, const TrialInfo* fastest) {
   const double fastestUs = fastest ? fastest->us.value_or(0) : 0;  // 0: not known
   QStringList lines{shortName(kernel.name)};
@@ -404,10 +410,7 @@ bool TuneView::isLed(const SubgraphInfo& s) const {
   if (m_ledChoice != m_selection->choices() || !m_selection->tensors().empty()) return false;
   const auto led = [this](const std::string& op) { return m_ledOperators.contains(op); };
   if (!led(s.loop) && std::ranges::none_of(s.operators, led)) return false;
-  // The graph has a loop as one node: what is selected in its body is of some of its kernels.
-  const auto near = [this](const SubgraphInfo& k) { return m_selection->relation(k.origins) != Selection::Relation::None; };
-  return s.loop.empty() || near(s) ||
-         std::ranges::none_of(m_subgraphs, [&](const SubgraphInfo& k) { return k.loop == s.loop && near(k); });
+  return isSelectedPartOfLoop(m_subgraphs, s, *m_selection);
 }
 
 void TuneView::setLed(std::set<std::string> operators) {

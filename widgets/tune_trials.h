@@ -9,6 +9,8 @@
 
 namespace nf {
 
+class Selection;
+
 // Below the time in a kernel's row: how it compares with the first kernel, or with its fastest trial; null where that is not known.
 QString gainText(const protocol::SubgraphInfo& kernel, const protocol::TrialInfo* fastest);
 // What the figures of its row are of.
@@ -17,5 +19,10 @@ QString rowTip(const protocol::SubgraphInfo& kernel, const protocol::TrialInfo* 
 // another with full effort.
 std::optional<std::uint64_t> measuredAlready(const std::vector<protocol::TrialInfo>& trials, const protocol::TrialInfo* shown,
                                              const protocol::JsonText& schedule);
+
+// The graph has a loop as one node: what is selected in its body is of those of its kernels that came from that place; where it came from
+// none of them, of all. True of a kernel in no loop.
+bool isSelectedPartOfLoop(const std::vector<protocol::SubgraphInfo>& kernels, const protocol::SubgraphInfo& kernel,
+                          const Selection& selection);
 
 }  // namespace nf

@@ -22,6 +22,7 @@
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/tensor_view.h"
+#include "widgets/tune_trials.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -462,11 +463,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     const auto chosen = [&](const std::string& op) {
       return std::find(tensors.begin(), tensors.end(), op) != tensors.end() || std::find(ids.begin(), ids.end(), op) != ids.end();
     };
-    // The graph has a loop as one node: what is selected in its body is of some of its kernels.
-    const auto near = [&](const protocol::SubgraphInfo& k) { return probe.relation(k.origins) != Selection::Relation::None; };
-    const bool here =
-        s.loop.empty() || near(s) || std::ranges::none_of(subgraphs, [&](const auto& k) { return k.loop == s.loop && near(k); });
-    const bool own = here && (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
+    const bool own = isSelectedPartOfLoop(subgraphs, s, probe) &&
+                     (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
     const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
     if (!own && !around && !related(s.origins)) continue;
     if (++kernels > kMostKernels && !own) continue;

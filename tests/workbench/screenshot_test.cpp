@@ -19,20 +19,31 @@ struct Ended {
   bool written = false;
 };
 
-Ended screenshotAfter(const QString& event) {
+// In a home of its own, with a notebook.
+struct Program {
+  Program() {
+    QFile file(notebook);
+    EXPECT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(capsule::kText.data(), static_cast<qint64>(capsule::kText.size()));
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.insert("QT_QPA_PLATFORM", "offscreen");
+    environment.insert("XDG_DATA_HOME", folder.filePath("state"));
+    environment.insert("XDG_CONFIG_HOME", folder.filePath("config"));
+    process.setProcessEnvironment(environment);
+  }
+  void start(const QStringList& options = {}) {
+    process.start(NF_WORKBENCH_PROGRAM, QStringList{"--engine", NF_SCRIPTED_ENGINE} + options + QStringList{notebook});
+  }
   QTemporaryDir folder;
-  QFile notebook(folder.filePath("capsule.nf"));
-  EXPECT_TRUE(notebook.open(QIODevice::WriteOnly));
-  notebook.write(capsule::kText.data(), static_cast<qint64>(capsule::kText.size()));
-  notebook.close();
-  QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
-  environment.insert("QT_QPA_PLATFORM", "offscreen");
-  environment.insert("XDG_DATA_HOME", folder.filePath("state"));
-  environment.insert("XDG_CONFIG_HOME", folder.filePath("config"));
-  QProcess program;
-  program.setProcessEnvironment(environment);
-  program.start(NF_WORKBENCH_PROGRAM, {"--engine", NF_SCRIPTED_ENGINE, "--screenshot", folder.filePath("out.png"), "--after", event,
-                                       notebook.fileName()});
+  QString notebook = folder.filePath("capsule.nf");
+  QProcess process;
+};
+
+Ended screenshotAfter(const QString& event) {
+  Program started;
+  const QTemporaryDir& folder = started.folder;
+  QProcess& program = started.process;
+  started.start({"--screenshot", folder.filePath("out.png"), "--after", event});
   Ended ended;
   if (!program.waitForFinished(120000)) {
     program.kill();
@@ -47,24 +58,16 @@ Ended screenshotAfter(const QString& event) {
 
 // A desktop ends it when somebody logs out: that is an end in order, and the next start has nothing to say of it.
 TEST(Ending, ASignalEndsItInOrder) {
-  QTemporaryDir folder;
-  QFile notebook(folder.filePath("capsule.nf"));
-  ASSERT_TRUE(notebook.open(QIODevice::WriteOnly));
-  notebook.write(capsule::kText.data(), static_cast<qint64>(capsule::kText.size()));
-  notebook.close();
-  QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
-  environment.insert("QT_QPA_PLATFORM", "offscreen");
-  environment.insert("XDG_DATA_HOME", folder.filePath("state"));
-  environment.insert("XDG_CONFIG_HOME", folder.filePath("config"));
-  QProcess program;
-  program.setProcessEnvironment(environment);
+  Program started;
+  QProcess& program = started.process;
   const auto kept = [&] {
     QStringList found;
-    for (QDirIterator it(folder.filePath("state"), {"session.json"}, QDir::Files, QDirIterator::Subdirectories); it.hasNext();)
+    for (QDirIterator it(started.folder.filePath("state"), {"session.json"}, QDir::Files, QDirIterator::Subdirectories);
+         it.hasNext();)
       found << it.next();
     return found;
   };
-  program.start(NF_WORKBENCH_PROGRAM, {"--engine", NF_SCRIPTED_ENGINE, notebook.fileName()});
+  started.start();
   ASSERT_TRUE(QTest::qWaitFor([&] { return !kept().isEmpty(); }, 60000)) << "the window has written down what is open";
   program.terminate();
   ASSERT_TRUE(program.waitForFinished(60000));
