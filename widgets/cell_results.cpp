@@ -25,6 +25,7 @@
 #include "widgets/formula_view.h"
 #include "widgets/markdown_view.h"
 #include "widgets/names.h"
+#include "widgets/statements_view.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/wrap_layout.h"
@@ -139,7 +140,8 @@ void CellView::ensureResult() {
   m_definitionsFold->setToolTip(tr("The derived statements that make what is referred to here"));
   m_definitionsFold->hide();
   layout->addWidget(m_definitionsFold, 0, Qt::AlignLeft);
-  m_definitions = sourceField(tr("What the result is made of"));
+  m_definitions = new StatementsView(m_theme, m_selection);
+  m_definitions->setAccessibleName(tr("What the result is made of"));
   m_definitions->hide();
   layout->addWidget(m_definitions);
   connect(m_definitionsFold, &QToolButton::toggled, this, &CellView::fitResult);
@@ -205,8 +207,8 @@ void CellView::setExpressionFailed(const QString& tensor, const QString& message
 }
 
 // What the shown expressions refer to, without what one of them makes itself.
-QStringList CellView::definitions(std::int64_t* count) const {
-  QStringList all;
+std::vector<protocol::DerivedStatement> CellView::definitions(std::int64_t* count) const {
+  std::vector<protocol::DerivedStatement> all;
   std::set<QString> known;
   const QString own = ownSource() + QLatin1Char('\n');
   std::int64_t leftOut = 0;
@@ -215,12 +217,12 @@ QStringList CellView::definitions(std::int64_t* count) const {
     if (found == m_expressions.end()) continue;
     const auto& given = found->second.definitions;
     leftOut = std::max(leftOut, found->second.definitionCount - static_cast<std::int64_t>(given.size()));
-    for (const std::string& statement : given)
-      if (const QString text = QString::fromStdString(statement).trimmed();
+    for (const protocol::DerivedStatement& statement : given)
+      if (const QString text = QString::fromStdString(statement.text).trimmed();
           !own.contains(text + QLatin1Char('\n')) && known.insert(text).second)
-        all << text;
+        all.push_back(statement);
   }
-  if (count) *count = all.size() + leftOut;
+  if (count) *count = static_cast<std::int64_t>(all.size()) + leftOut;
   return all;
 }
 
@@ -239,8 +241,8 @@ QString CellView::source() const {
   for (const QString& show : m_shows) {
     const auto found = m_expressions.find(show);
     if (found == m_expressions.end()) continue;
-    for (const std::string& statement : found->second.definitions)
-      if (const QString text = QString::fromStdString(statement).trimmed(); known.insert(text).second) all << text;
+    for (const protocol::DerivedStatement& statement : found->second.definitions)
+      if (const QString text = QString::fromStdString(statement.text).trimmed(); known.insert(text).second) all << text;
     QString own = QString::fromStdString(found->second.text).trimmed() + QLatin1Char('\n');
     for (const QString& text : known) own.remove(text + QLatin1Char('\n'));
     own = own.trimmed();
@@ -313,11 +315,10 @@ void CellView::refreshResult() {
   m_formula->setFormulas(std::move(formulas));
   showSource(m_source, ownSource(), m_theme->colors());
   std::int64_t count = 0;
-  const QStringList definitions = this->definitions(&count);
-  QString defining = definitions.join(QLatin1Char('\n'));
-  if (count > definitions.size())
-    defining.prepend(tr("# %1 more before these; neoflow grad prints them all\n").arg(grouped(count - definitions.size())));
-  showSource(m_definitions, defining, m_theme->colors());
+  std::vector<protocol::DerivedStatement> definitions = this->definitions(&count);
+  const std::int64_t more = count - static_cast<std::int64_t>(definitions.size());
+  m_definitions->setStatements(
+      std::move(definitions), more > 0 ? tr("# %1 more before these; neoflow grad prints them all").arg(grouped(more)) : QString());
   m_definitionsFold->setText(tr("Derived before it: %1").arg(counted(count, tr("statement"), tr("statements"))));
   m_derivation->setTerms(terms, true);
   m_nothingDerived->setVisible(terms.empty());
@@ -375,6 +376,7 @@ void CellView::setOnPaper(bool onPaper) {
   if (m_train) m_train->setOnPaper(onPaper);
   if (m_formula) m_formula->setOnPaper(onPaper);
   if (m_values) m_values->setOnPaper(onPaper);
+  if (m_definitions) m_definitions->setOnPaper(onPaper);
   if (onPaper) refreshStatus();
   // What is written there is read on paper.
   if (m_markdown && onPaper && (m_written = !m_editor->isHidden())) renderMarkdown();
@@ -382,7 +384,7 @@ void CellView::setOnPaper(bool onPaper) {
   for (QLabel* fixes : m_messages->findChildren<QLabel*>(QStringLiteral("fixes")))
     fixes->setText(onPaper ? tr("Fix: %1").arg(fixes->property("names").toStringList().join(tr(" or "))) : tr("Fix:"));
   if (m_source)
-    for (QPlainTextEdit* field : {m_source, m_definitions}) {
+    for (QPlainTextEdit* field : std::initializer_list<QPlainTextEdit*>{m_source, m_definitions}) {
       field->setLineWrapMode(onPaper ? QPlainTextEdit::WidgetWidth : QPlainTextEdit::NoWrap);
       field->setWordWrapMode(QTextOption::WrapAtWordBoundaryOrAnywhere);
       for (const auto setPolicy :

@@ -17,6 +17,7 @@
 #include "widgets/derivation_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/markdown_view.h"
+#include "widgets/statements_view.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 
@@ -115,9 +116,10 @@ void CellView::dress() {
                           metrics.height() + 2);
   if (m_which) m_which->setFont(m_theme->mono(12));
   if (m_source) {
-    for (QPlainTextEdit* field : {m_source, m_definitions}) field->setFont(m_theme->mono(13));
+    m_source->setFont(m_theme->mono(13));
     m_definitionsFold->setFont(m_theme->ui(12));
-    for (QPlainTextEdit* field : {m_source, m_definitions}) field->clear();  // their colours are of another theme
+    m_source->clear();  // its colours are of another theme
+    m_definitions->dress();
     refreshResult();
   }
   for (QPushButton* fix : m_messages->findChildren<QPushButton*>(QStringLiteral("fix"))) fix->setFont(m_theme->mono(12));

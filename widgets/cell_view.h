@@ -29,6 +29,7 @@ class FormulaView;
 class IconButton;
 class MarkdownView;
 class MessageStrip;
+class StatementsView;
 class TabRow;
 class TensorView;
 class TrainStrip;
@@ -111,7 +112,7 @@ class CellView : public QWidget {
   QString source() const;     // of what is shown, with what it refers to
   QString ownSource() const;  // of what is shown
   // Derived statements that it refers to; `count`: how many there are, those that the engine left out included.
-  QStringList definitions(std::int64_t* count = nullptr) const;
+  std::vector<protocol::DerivedStatement> definitions(std::int64_t* count = nullptr) const;
   QString latex() const;
   void showResult(int tab);
   // As it is printed: what is there to be clicked is not, and nothing scrolls. All of it comes back with `false`.
@@ -197,7 +198,7 @@ class CellView : public QWidget {
   FormulaView* m_formula = nullptr;
   QPlainTextEdit* m_source = nullptr;
   QToolButton* m_definitionsFold = nullptr;
-  QPlainTextEdit* m_definitions = nullptr;
+  StatementsView* m_definitions = nullptr;
   DerivationView* m_derivation = nullptr;
   QLabel *m_nothingDerived = nullptr, *m_waiting = nullptr, *m_partly = nullptr;
   TensorView* m_values = nullptr;

@@ -42,13 +42,14 @@ std::vector<CompletionItem> completionsAt(std::string_view text, std::uint32_t c
                                           const std::vector<SymbolInfo>& symbols) {
   using Kind = CompletionContext::Kind;
   std::vector<CompletionItem> all;
-  const auto add = [&](const QString& word, const QString& detail, const QString& icon) {
+  const auto add = [&](const QString& word, const QString& detail, const QString& icon, bool call = false) {
     if (std::none_of(all.begin(), all.end(), [&](const CompletionItem& i) { return i.word == word; }))
-      all.push_back({word, detail, icon});
+      all.push_back({word, detail, icon, call});
   };
   const auto addSymbols = [&](auto&& wanted) {
     for (const SymbolInfo& s : symbols)
-      if (isWritten(s.name) && wanted(s)) add(QString::fromStdString(s.name), QString::fromStdString(s.detail), iconOf(s.kind));
+      if (isWritten(s.name) && wanted(s))
+        add(QString::fromStdString(s.name), QString::fromStdString(s.detail), iconOf(s.kind), s.kind == SymbolKind::Function);
   };
   switch (context.kind) {
     case Kind::None:
@@ -71,7 +72,7 @@ std::vector<CompletionItem> completionsAt(std::string_view text, std::uint32_t c
   CompletionContext every = context;
   every.prefix.clear();
   for (const std::string_view word : languageWords(every))
-    add(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())), tr("language"), {});
+    add(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())), tr("language"), {}, isCall(word));
 
   const QString prefix = QString::fromStdString(context.prefix);
   std::vector<CompletionItem> first, second, third;

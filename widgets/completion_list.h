@@ -11,6 +11,7 @@ namespace nf {
 
 struct CompletionItem {
   QString word, detail, icon;
+  bool call = false;  // a round bracket stands behind it
 };
 
 // What may be written at `cursor`: names, functions, tensors and words of the language, by place; those that begin with the word at

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRowHeight = 24, kWidth = 380, kMostRows = 8;
 
-enum ItemRole { kDetailRole = Qt::UserRole, kIconRole };
+enum ItemRole { kDetailRole = Qt::UserRole, kIconRole, kCallRole };
 
 class CompletionDelegate : public QStyledItemDelegate {
  public:
@@ -65,6 +65,7 @@ void CompletionView::offer(const std::vector<CompletionItem>& items, const QRect
     auto* row = new QStandardItem(item.word);
     row->setData(item.detail, kDetailRole);
     row->setData(item.icon, kIconRole);
+    row->setData(item.call, kCallRole);
     m_items->appendRow(row);
   }
   QWidget* const window = m_editor->window();
@@ -109,7 +110,7 @@ void CompletionView::pressKey(const QKeyEvent& event) {
 
 void CompletionView::chooseAt(const QModelIndex& index) {
   hide();
-  if (index.isValid()) Q_EMIT chosen(index.data().toString());
+  if (index.isValid()) Q_EMIT chosen(index.data().toString(), index.data(kCallRole).toBool());
 }
 
 // A click or the wheel beside it closes it.

@@ -24,7 +24,7 @@ class CompletionView : public QListView {
   void pressKey(const QKeyEvent& event);
 
  Q_SIGNALS:
-  void chosen(const QString& word);
+  void chosen(const QString& word, bool call);
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;

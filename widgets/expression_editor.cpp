@@ -432,10 +432,9 @@ QString ExpressionEditor::whatIsAt(const QPoint& position) const {
         else if (const QString place = m_placeName && !m_outdated ? m_placeName(found->definition.begin) : QString();
                  !place.isEmpty())
           all << tr("defined in %1").arg(place);
-        if (const QString about =
-                m_about && !m_outdated && found->definition.source.empty() ? m_about(found->definition.begin) : QString();
-            !about.isEmpty())
-          all << about;
+        const bool stands =
+            !found->definition.source.empty() || !m_outdated;  // a file of the library is the same whatever is typed
+        if (const QString about = m_about && stands ? m_about(found->definition) : QString(); !about.isEmpty()) all << about;
       }
   }
   if (!inferred.isEmpty()) all << tr("Inferred: %1").arg(inferred.join(QStringLiteral("  ")));
@@ -580,11 +579,12 @@ void ExpressionEditor::complete(bool asked) {
   m_completions->offer(items, cursorRect().translated(kPadX, kPadY));
 }
 
-void ExpressionEditor::choose(const QString& word) {
+void ExpressionEditor::choose(const QString& word, bool call) {
   QTextCursor cursor = textCursor();
   cursor.setPosition(static_cast<int>(unitOffset(m_bytes, m_wordBegin)));
   cursor.setPosition(std::max(static_cast<int>(unitOffset(m_bytes, m_wordEnd)), textCursor().position()), QTextCursor::KeepAnchor);
-  cursor.insertText(word);
+  const bool bracket = call && document()->characterAt(cursor.selectionEnd()) != QLatin1Char('(');
+  cursor.insertText(bracket ? word + QLatin1Char('(') : word);
   setTextCursor(cursor);
 }
 

@@ -69,7 +69,7 @@ class ExpressionEditor : public QPlainTextEdit {
   // Of the name there, in the viewport: kind, type and shape or signature, and where it is defined; what was inferred of its line.
   QString whatIsAt(const QPoint& position) const;
   void setPlaceName(std::function<QString(std::uint32_t)> name) { m_placeName = std::move(name); }
-  void setAbout(std::function<QString(std::uint32_t)> about) { m_about = std::move(about); }
+  void setAbout(std::function<QString(const protocol::SourceSpan&)> about) { m_about = std::move(about); }
   // What stands for the JSON of a `hint schedule` line while the caret is elsewhere; empty: the line is written out.
   QString shownFold(int line) const;
 
@@ -105,7 +105,7 @@ class ExpressionEditor : public QPlainTextEdit {
   void breakLine();
   void closeBlock();
   void complete(bool asked);
-  void choose(const QString& word);
+  void choose(const QString& word, bool call);
   void tellSignature();
   void placeHints();
   double hintLeft(const QTextBlock& block) const;
@@ -130,9 +130,9 @@ class ExpressionEditor : public QPlainTextEdit {
   std::optional<Screen> m_screen;  // while it is on paper: what the screen showed
   QPointer<CompletionView> m_completions;
   Symbols m_symbols;
-  std::function<QString(std::uint32_t)> m_placeName;  // of a byte of the notebook, in words
-  std::function<QString(std::uint32_t)> m_about;      // what the notebook says of what is defined there
-  std::size_t m_wordBegin = 0, m_wordEnd = 0;         // bytes that a choice replaces
+  std::function<QString(std::uint32_t)> m_placeName;            // of a byte of the notebook, in words
+  std::function<QString(const protocol::SourceSpan&)> m_about;  // what is written about what is defined there
+  std::size_t m_wordBegin = 0, m_wordEnd = 0;                   // bytes that a choice replaces
   QString m_signature;
 };
 

@@ -178,7 +178,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::trainAgainRequested, this, [this, v] { Q_EMIT trainAgainRequested(v->id()); });
   connect(v, &CellView::runRequested, this, [this, v] { Q_EMIT runRequested(v->id()); });
   v->setPlaceName([this](std::uint32_t byte) { return placeName(byte); });
-  v->editor()->setAbout([this](std::uint32_t byte) { return aboutAt(byte); });
+  v->editor()->setAbout([this](const protocol::SourceSpan& place) { return aboutAt(place); });
   connect(v, &CellView::mistakeChosen, this, [this, v](std::size_t begin, std::size_t end) {
     activate(v->id(), true);
     const std::size_t size = v->editor()->bytes().size();
@@ -227,26 +227,36 @@ QString NotebookView::placeName(std::uint32_t byte) const {
   return {};
 }
 
-QString NotebookView::aboutAt(std::uint32_t byte) const {
+QString NotebookView::aboutAt(const protocol::SourceSpan& place) const {
   constexpr int kMost = 240;
-  const auto& cells = m_document->cells();
-  const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return byte >= c.bodyBegin && byte < c.end; });
-  if (cell == cells.end() || cell->kind != CellKind::Code) return {};
-  const QString body = QString::fromUtf8(asUtf8(m_document->body(*cell), '?'));
-  QStringList lines = body.left(QString::fromUtf8(asUtf8(m_document->body(*cell).substr(0, byte - cell->bodyBegin), '?')).size())
-                          .split(QLatin1Char('\n'));
-  const QString line = body.section(QLatin1Char('\n'), lines.size() - 1, lines.size() - 1);
-  lines.removeLast();
-  const auto words = [](const QString& comment) { return comment.mid(comment.indexOf(QLatin1Char('#')) + 1).trimmed(); };
-  QStringList about;
-  for (; !lines.isEmpty() && lines.back().trimmed().startsWith(QLatin1Char('#')); lines.removeLast())
-    about.prepend(words(lines.back()));
-  if (about.isEmpty() && line.contains(QLatin1Char('#'))) about << words(line);
-  const bool first = std::all_of(lines.begin(), lines.end(), [](const QString& l) { return l.trimmed().isEmpty(); });
-  if (about.isEmpty() && first && cell != cells.begin() && std::prev(cell)->kind == CellKind::Markdown) {
-    const QStringList paragraphs =
-        QString::fromStdString(markdownOf(m_document->body(*std::prev(cell)))).split(QStringLiteral("\n\n"), Qt::SkipEmptyParts);
-    if (!paragraphs.isEmpty()) about = paragraphs.back().trimmed().split(QLatin1Char('\n'));
+  QStringList above, about;  // lines
+  QString line;
+  const auto read = [&](std::string_view text, std::size_t at) {
+    const auto utf16 = [](std::string_view bytes) { return QString::fromUtf8(asUtf8(bytes, '?')); };
+    above = utf16(text.substr(0, at)).split(QLatin1Char('\n'));
+    line = utf16(text).section(QLatin1Char('\n'), above.size() - 1, above.size() - 1);
+    above.removeLast();
+    const auto words = [](const QString& comment) { return comment.mid(comment.indexOf(QLatin1Char('#')) + 1).trimmed(); };
+    for (; !above.isEmpty() && above.back().trimmed().startsWith(QLatin1Char('#')); above.removeLast())
+      about.prepend(words(above.back()));
+    if (about.isEmpty() && line.contains(QLatin1Char('#'))) about << words(line);
+  };
+  if (!place.source.empty()) {
+    const std::string text = m_library ? m_library(place.source) : std::string();
+    if (place.begin > text.size()) return {};
+    read(text, place.begin);
+  } else {
+    const auto& cells = m_document->cells();
+    const auto cell =
+        std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return place.begin >= c.bodyBegin && place.begin < c.end; });
+    if (cell == cells.end() || cell->kind != CellKind::Code) return {};
+    read(m_document->body(*cell), place.begin - cell->bodyBegin);
+    const bool first = std::all_of(above.begin(), above.end(), [](const QString& l) { return l.trimmed().isEmpty(); });
+    if (about.isEmpty() && first && cell != cells.begin() && std::prev(cell)->kind == CellKind::Markdown) {
+      const QStringList paragraphs =
+          QString::fromStdString(markdownOf(m_document->body(*std::prev(cell)))).split(QStringLiteral("\n\n"), Qt::SkipEmptyParts);
+      if (!paragraphs.isEmpty()) about = paragraphs.back().trimmed().split(QLatin1Char('\n'));
+    }
   }
   const QString text = about.join(QLatin1Char(' ')).simplified();
   return text.size() <= kMost ? text : text.left(kMost - 1) + QChar(0x2026);

@@ -3,6 +3,7 @@
 #include <QElapsedTimer>
 #include <QPointer>
 #include <QScrollArea>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -49,7 +50,8 @@ class NotebookView : public QScrollArea {
   bool step(const QString& text, bool exact, int direction);
   void replaceFound(const QString& with);  // and goes to the next
   // What stands about a definition: the comment above its line or behind it, else the Markdown that its cell follows, its last paragraph.
-  QString aboutAt(std::uint32_t byte) const;
+  QString aboutAt(const protocol::SourceSpan& definition) const;
+  void setLibrary(std::function<std::string(const std::string& source)> text) { m_library = std::move(text); }  // "std/conv.nf"
   // Every place of the name in code, as one step of the history. Why it was not done; empty: it was.
   QString rename(const QString& name, const QString& to);
   void replaceAllFound(const QString& with);  // one step of the history
@@ -166,6 +168,7 @@ class NotebookView : public QScrollArea {
   std::vector<CellView*> m_aside;  // deleted ones that ran, oldest first
   std::map<CellId, std::uint32_t> m_analysisCells;
   std::optional<protocol::Analysis> m_analysis;
+  std::function<std::string(const std::string&)> m_library;
 
   CellId m_active = 0;
   std::map<CellId, From> m_madeFrom;  // the cell that was chosen when one was inserted or pasted

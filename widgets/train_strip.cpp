@@ -226,6 +226,7 @@ void TrainStrip::sayNoSwaps(bool ended) {
   QString why;
   switch (m_search) {
     case SearchState::Static: why = tr("in static mode nothing is searched."); break;
+    case SearchState::Fixed: why = tr("the interpreter runs none, and there is nothing to search."); break;
     case SearchState::Replayed: why = tr("the kernels were those of a swap log."); break;
     case SearchState::Finished: why = tr("the search had nothing left that would be worth a trial."); break;
     case SearchState::Unbegun: why = tr("the run ended before the search had tried a candidate."); break;

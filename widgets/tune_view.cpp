@@ -565,6 +565,7 @@ void TuneView::setRunState(const RunState& s, std::int64_t others) {
   if (s.phase != RunPhase::Training && s.phase != RunPhase::Tuning)
     m_now->setText(s.detail.empty() ? QString::fromLatin1(phases[static_cast<std::size_t>(s.phase)])
                                     : QString::fromStdString(s.detail));
+  else if (s.phase == RunPhase::Training && s.trials == 0 && !reasons) m_now->setText(tr("no trial so far"));
   // The handle is the person's while it is dragged and until the engine has taken the wish up.
   if (!m_share->isSliderDown() && !m_shareTimer->isActive() && (!m_sinceShare.isValid() || m_sinceShare.elapsed() > 1000) &&
       s.budgetShare > 0) {

@@ -356,6 +356,7 @@ MainWindow::Tab* MainWindow::newTab() {
   const auto newJournal = [this] { return m_store ? m_store->newJournal() : QString(); };
   tab->workspace = std::make_unique<Workspace>(m_engineCommand, &m_selection, newJournal, freeUntitled());
   tab->notebook = new NotebookView(m_text, &m_selection);
+  tab->notebook->setLibrary([](const std::string& source) { return libraryText(source).toStdString(); });
   m_notebooks->addWidget(tab->notebook);
   Tab* made = tab.get();
   connectTab(made);

@@ -202,7 +202,7 @@ class MainWindow : public QMainWindow {
   TrainStrip* strip(Tab* tab) const;
   enum class AfterRun { Stay, Next, NextIfAny, InsertBelow };  // Next: a new cell below the last one
   void runActive(AfterRun then);
-  bool runCell(CellId id, bool resume = false);
+  bool runCell(CellId id, bool resume = false, const QString& weights = {});  // weights: a file that a training begins with
   bool resume(Tab* tab, CellId id);
   Tab* tabOf(const QString& path) const;
   bool engineAnswers();
@@ -221,6 +221,7 @@ class MainWindow : public QMainWindow {
   void goToDefinition();  // of the name at the caret
   void goToDefinition(const QString& name);
   void showLibrary(const protocol::SourceSpan& place);
+  static QByteArray libraryText(const std::string& source);  // "std/conv.nf"; empty: it is not at hand
   void closeRename();
   void zoom(int steps);  // 0: back to 100 %
   void setTextScale(double scale);

@@ -11,6 +11,7 @@
 #include <QFileInfo>
 #include <QMenuBar>
 #include <QPlainTextEdit>
+#include <QPushButton>
 #include <QSettings>
 #include <QStackedWidget>
 #include <QTabBar>
@@ -631,6 +632,7 @@ QDialog* MainWindow::compare(const std::string& before, const std::string& after
     cursor.insertBlock();
   }
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
+  buttons->button(QDialogButtonBox::Close)->setIcon({});  // the style's is drawn for light windows
   connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
   layout->addWidget(buttons);
   dialog->show();

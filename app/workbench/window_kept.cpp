@@ -66,8 +66,10 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
       : past            ? Checkpoint::AtTheEnd
                         : Checkpoint::Usable,
       checkpoint.steps,
-      other ? tr("What is trained has changed since: from the first step. Undone, it goes on from step %1.")
-                  .arg(grouped(checkpoint.steps))
+      other
+          ? tr("What is trained has changed since: from the first step. Undone, it goes on from step %1. Runs, beside it, begins a "
+               "run of the text as it is with what was learnt.")
+                .arg(grouped(checkpoint.steps))
       : past ? tr("The checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
                   "steps or epochs to go on from it.")
                    .arg(grouped(checkpoint.steps), grouped(steps))
@@ -99,7 +101,7 @@ void MainWindow::showKept(Tab* tab) {
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
   showOtherRuns(tab);
   refreshPeer();
-  if (tab == m_tab) showRun();
+  if (tab == m_tab) showRun(), refreshOutline();
 }
 
 // Cells of other trainings tell what their own newest run came to; the views of a run have the newest of all.
@@ -135,7 +137,7 @@ void MainWindow::showOtherRuns(Tab* tab) {
   });
 }
 
-// To be looked at and gone on with; what a cell shows is computed with what the newest one learnt.
+// To be looked at and gone on with: what cells show is computed with what it learnt.
 void MainWindow::showRuns(Tab* tab, CellId id) {
   const CellView* v = tab->notebook->view(id);
   const auto index = tab->notebook->analysisCell(id);
@@ -152,8 +154,11 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
     QAction* a = menu->addAction(runs[i].words);
     a->setCheckable(true);
     a->setChecked(runs[i].folder == shown);
-    connect(a, &QAction::triggered, this, [this, tab, folder = runs[i].folder] {
-      if (indexOf(tab) >= 0) lookForKept(tab, folder);
+    connect(a, &QAction::triggered, this, [this, tab, place, of, folder = runs[i].folder] {
+      if (indexOf(tab) < 0 || tab->training != 0) return;
+      lookForKept(tab, folder);
+      const RunCheckpoint left = checkpointOf(place, folder, &*of);
+      tab->workspace->useValues(left.there ? left.path : QString());
     });
   }
   if (runs.size() > kMostRuns)
@@ -166,6 +171,14 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
       setStatus("warning", tr("Nothing opens folders here: %1").arg(folder));
   });
   const RunCheckpoint checkpoint = shownCheckpoint(tab, &*of);
+  QAction* onward = menu->addAction(tr("Begin a run with what this one learnt"));
+  onward->setObjectName(QStringLiteral("onward"));
+  onward->setEnabled(checkpoint.there && !checkpoint.path.isEmpty());
+  connect(onward, &QAction::triggered, this, [this, tab, id, path = checkpoint.path] {
+    if (tab != m_tab) return;
+    if (!tab->workspace->analysisIsKnown()) return setStatus("running", tr("The notebook is being checked: ask again then"));
+    runCell(id, false, path);
+  });
   QAction* copy = menu->addAction(tr("Copy the path of what this run learnt"));
   copy->setEnabled(checkpoint.there && !checkpoint.path.isEmpty());
   connect(copy, &QAction::triggered, this, [this, path = checkpoint.path] {

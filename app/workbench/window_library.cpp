@@ -4,6 +4,7 @@
 #include <QDialogButtonBox>
 #include <QFile>
 #include <QPlainTextEdit>
+#include <QPushButton>
 #include <QScrollBar>
 #include <QTextBlock>
 #include <QVBoxLayout>
@@ -35,12 +36,15 @@ void MainWindow::goToDefinition() {
   goToDefinition(name);
 }
 
-void MainWindow::showLibrary(const protocol::SourceSpan& place) {
+QByteArray MainWindow::libraryText(const std::string& source) {
   initLibrary();
-  QFile file(QStringLiteral(":/") + QString::fromStdString(place.source));
-  if (!file.open(QIODevice::ReadOnly))
-    return setStatus("warning", tr("%1 is not at hand here").arg(QString::fromStdString(place.source)));
-  const QByteArray bytes = file.readAll();
+  QFile file(QStringLiteral(":/") + QString::fromStdString(source));
+  return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+}
+
+void MainWindow::showLibrary(const protocol::SourceSpan& place) {
+  const QByteArray bytes = libraryText(place.source);
+  if (bytes.isEmpty()) return setStatus("warning", tr("%1 is not at hand here").arg(QString::fromStdString(place.source)));
   auto* dialog = new QDialog(this);
   dialog->setAttribute(Qt::WA_DeleteOnClose);
   dialog->setObjectName(QStringLiteral("library"));
@@ -68,6 +72,7 @@ void MainWindow::showLibrary(const protocol::SourceSpan& place) {
   connect(m_theme, &Theme::changed, text, dress);
   dress();
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
+  buttons->button(QDialogButtonBox::Close)->setIcon({});  // the style's is drawn for light windows
   connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
   layout->addWidget(buttons);
   const auto unit = [&](std::uint32_t byte) { return static_cast<int>(QString::fromUtf8(bytes.left(byte)).size()); };

@@ -84,7 +84,7 @@ void MainWindow::runAll() {
 }
 
 // False: it cannot, and why is said.
-bool MainWindow::runCell(CellId id, bool resume) {
+bool MainWindow::runCell(CellId id, bool resume, const QString& weights) {
   CellView* v = m_tab->notebook->view(id);
   if (!v || v->kind() == CellKind::Markdown) return false;
   m_tab->notebook->forgetCommand();
@@ -117,7 +117,7 @@ bool MainWindow::runCell(CellId id, bool resume) {
     const QString place = m_tab->workspace->place(), shown = shownCheckpoint(m_tab, of ? &*of : nullptr).path;
     from = shown.isEmpty() || shown == newestCheckpoint(place, of ? &*of : nullptr).path ? QStringLiteral("newest") : shown;
   }
-  m_tab->workspace->runCell(*cell, info.train.has_value(), from);
+  m_tab->workspace->runCell(*cell, info.train.has_value(), from, weights);
   refreshOutline();
   return true;
 }

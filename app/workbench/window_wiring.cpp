@@ -257,6 +257,9 @@ void MainWindow::connectTab(Tab* tab) {
     for (const auto& other : m_tabs)
       if (other.get() != tab && other->workspace->engineState() == EngineLink::State::Ready) other->workspace->wantDevices(false);
   });
+  connect(w, &Workspace::valuesChosen, this, [this, tab] {
+    if (tab == m_tab) refreshValues();
+  });
   connect(w, &Workspace::devicesArrived, this, [this, tab, w] {
     if (tab != m_tab) return;
     m_devices->setDevices(*w->devices(), w->devicesTaken());

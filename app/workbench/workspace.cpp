@@ -47,6 +47,7 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
     if (m_budget) tell(BudgetRequest{*m_budget, std::nullopt});
     if (m_device.isEmpty()) wantDevices(false);
     else useDevice(m_device);  // an engine that was started anew goes on with what was chosen
+    if (!m_valuesOf.isEmpty()) ask(ValuesRequest{m_valuesOf.toStdString()}, [](const Envelope&) {});
     Q_EMIT engineReady();
   });
   connect(m_engine.get(), &EngineLink::died, this, [this](const QString& reason) {

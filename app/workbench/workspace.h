@@ -133,7 +133,8 @@ class Workspace : public QObject {
   void setBudget(double share);
   double budget() const { return m_budget.value_or(kUsualBudget); }
   void wantDevices(bool measure);
-  void useDevice(const QString& name);  // from the next run on
+  void useDevice(const QString& name);        // from the next run on
+  void useValues(const QString& checkpoint);  // of this one, until a training makes steps; valuesChosen() when they are to be had
   void wantSubgraphs();
   void wantTrials(const std::string& subgraph);
   void takeTrial(const std::string& subgraph, const protocol::TrialInfo& trial);  // measured by hand: known at once
@@ -152,7 +153,7 @@ class Workspace : public QObject {
   // Graph, decisions, kernels and trials become those of a step of this `train` statement, from 0; a training that begins does so for its own.
   void lookAtStep(std::uint32_t train);
   // `resume`: training goes on from this checkpoint, "newest" or a file; empty: from the first step.
-  void runCell(std::uint32_t cell, bool train, const QString& resume = {});
+  void runCell(std::uint32_t cell, bool train, const QString& resume = {}, const QString& weights = {});
   void runAll();
   void stop();
   void pause(bool pause);
@@ -178,6 +179,7 @@ class Workspace : public QObject {
   void graphArrived(const nf::protocol::GraphPage& graph);
   void fusionArrived(const nf::protocol::FusionReport& report);
   void devicesArrived();
+  void valuesChosen();
   void devicesMeasured();  // again, because somebody asked
   void subgraphsArrived();
   void trialsChanged(const std::string& subgraph);
@@ -235,7 +237,8 @@ class Workspace : public QObject {
   QString m_holder;
   std::function<QString()> m_newJournal;
   QString m_journalFile, m_journalError;
-  QString m_device;  // that somebody chose; empty: the engine's own choice
+  QString m_device;    // that somebody chose; empty: the engine's own choice
+  QString m_valuesOf;  // a checkpoint that somebody chose; empty: that of the last training
   bool m_hasJournal = false;
   struct Carry {
     QString from, to;

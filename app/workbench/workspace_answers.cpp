@@ -244,6 +244,13 @@ void Workspace::useDevice(const QString& name) {
   });
 }
 
+void Workspace::useValues(const QString& checkpoint) {
+  m_valuesOf = checkpoint;
+  ask(ValuesRequest{checkpoint.toStdString()}, [this](const Envelope& envelope) {
+    if (std::holds_alternative<Finished>(envelope.message)) Q_EMIT valuesChosen();
+  });
+}
+
 // A mistake takes what hangs on it out of the program: its kernels stay in their places, as gone.
 void Workspace::takeSubgraphs(const Subgraphs& s) {
   m_gone.clear();
@@ -405,7 +412,7 @@ void Workspace::askRun(const Message& request, Reply reply) {
   Q_EMIT runStateChanged();
 }
 
-void Workspace::runCell(std::uint32_t cell, bool train, const QString& resume) {
+void Workspace::runCell(std::uint32_t cell, bool train, const QString& resume, const QString& weights) {
   if (train) {
     m_resuming = !resume.isEmpty();
     if (!m_resuming) {
@@ -421,6 +428,7 @@ void Workspace::runCell(std::uint32_t cell, bool train, const QString& resume) {
     Q_EMIT runStarted(cell, m_resuming);
     TrainRequest request;
     request.resume = resume.toStdString();
+    request.weights = weights.toStdString();
     request.revision = m_document->revision();
     request.cell = cell;
     askRun(request, [this](const Envelope& envelope) {
@@ -560,6 +568,7 @@ void Workspace::handle(const Envelope& envelope) {
     return;
   }
   if (const auto* step = std::get_if<StepEvent>(&envelope.message)) {
+    m_valuesOf.clear();
     // Training that has lost its device makes steps again.
     if (std::exchange(m_resuming, false) || (!m_steps.empty() && step->step <= m_steps.back().step)) {
       const auto again = [&](const auto& event) { return event.step >= step->step; };

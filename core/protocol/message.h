@@ -179,8 +179,17 @@ struct RunRequest {
   NF_FIELDS(RunRequest, revision, cells, device, sets);
 };
 
+// What is computed from now on, until a training has made steps, is with the parameters of this checkpoint; empty: with those of the
+// last training. -> Finished, when what runs by now has ended.
+struct ValuesRequest {
+  static constexpr const char* kType = "use_values";
+  std::string checkpoint;  // a path
+  NF_FIELDS(ValuesRequest, checkpoint);
+};
+
 // Runs a train cell: RunState and the events, then Done or Error. What is empty or 0 is as the cell says. `resume`: a checkpoint to go
-// on from; "newest": the last one that a run of this notebook wrote.
+// on from; "newest": the last one that a run of this notebook wrote. `weights`: tensors by name that the run begins with, a checkpoint
+// or any safetensors or npz file.
 struct TrainRequest {
   static constexpr const char* kType = "train";
   std::uint64_t revision = 0;
@@ -189,8 +198,8 @@ struct TrainRequest {
   std::int64_t steps = 0;
   double seconds = 0;
   std::map<std::string, std::string> sets;
-  std::string resume;
-  NF_FIELDS(TrainRequest, revision, cell, mode, device, steps, seconds, sets, resume);
+  std::string resume, weights;
+  NF_FIELDS(TrainRequest, revision, cell, mode, device, steps, seconds, sets, resume, weights);
 };
 
 struct TuneRequest {  // searches without training
@@ -263,7 +272,7 @@ struct Expression {
   std::vector<Formula> formulas;
   // Of a derivative: the other derived statements that define what `text` refers to, as source, each after those it reads. At most
   // kMostDefinitions, the nearest ones; how many there are in all.
-  std::vector<std::string> definitions;
+  std::vector<DerivedStatement> definitions;
   std::int64_t definitionCount = 0;
   std::vector<GradientTermInfo> terms;  // of a derivative
   std::optional<NumericCheck> check;
@@ -554,13 +563,16 @@ struct TrialEvent {
 // What the search for better kernels came to in a run.
 enum class SearchState : std::uint8_t {
   Unknown,   // of a run that an older version kept
-  Static,    // the mode is static, or the device has one kernel of each kind: there is no search
+  Static,    // the mode is static: there is no search
   Replayed,  // the kernels were those of a swap log
   Finished,  // nothing was left that would be worth a trial: on record, pinned, of one schedule, or with too little to gain
   Unbegun,   // the run ended before a first candidate was tried; its first kernels may have been timed
   Searched,  // candidates were tried
+  Fixed,     // the device runs no kernels: there is nothing to search
 };
-constexpr auto enumNames(SearchState) { return std::array{"unknown", "static", "replayed", "finished", "unbegun", "searched"}; }
+constexpr auto enumNames(SearchState) {
+  return std::array{"unknown", "static", "replayed", "finished", "unbegun", "searched", "fixed"};
+}
 struct DoneEvent {
   static constexpr const char* kEvent = "done";
   std::int64_t steps = 0;       // those of the runs that it was resumed from, too
@@ -597,11 +609,11 @@ struct ErrorEvent {  // training or tuning ended by it; behind Done: what they m
 using Message =
     std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest, FusionRequest,
                  DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest, MeasureRequest, CompareFusionRequest,
-                 ProfileRequest, SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest,
-                 StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport,
-                 FusionCompared, Devices, Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult,
-                 RunState, FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, KernelCountersEvent, FusionRevertedEvent,
-                 StepKernelsEvent, CheckpointFailedEvent, WarningEvent, TrialEvent, DoneEvent, ErrorEvent>;
+                 ProfileRequest, SeriesRequest, TensorRequest, RunRequest, ValuesRequest, TrainRequest, TuneRequest, PauseRequest,
+                 ResumeRequest, StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage,
+                 FusionReport, FusionCompared, Devices, Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series,
+                 TensorSlice, CellResult, RunState, FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, KernelCountersEvent,
+                 FusionRevertedEvent, StepKernelsEvent, CheckpointFailedEvent, WarningEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

@@ -192,6 +192,14 @@ constexpr auto enumNames(CertificateState) {
   return std::array{"proved", "empty", "uncertified", "checking", "unneeded", "untried"};
 }
 
+// An operator that derivation has made.
+struct DerivedStatement {
+  std::string tensor;  // that it makes, of a loop the first one: the id of its graph node
+  std::string text;    // source
+  Origins origins;
+  NF_FIELDS(DerivedStatement, tensor, text, origins);
+};
+
 struct DerivationStep {
   std::string title;
   std::vector<std::string> lines;

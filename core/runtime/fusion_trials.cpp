@@ -75,7 +75,11 @@ std::vector<BranchKernel> branchOf(const std::vector<SiteKernel>& kernels, const
 
 Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, DeviceContext& context, const CompareOptions& options,
                                                     std::stop_token stop) {
-  if (!context.evaluator()) return Error{"measure", "The interpreter measures nothing.", context.device().name(), {}};
+  if (!context.evaluator())
+    return Error{"measure",
+                 "The interpreter runs no kernels, so there is nothing to measure: choose another device.",
+                 context.device().name(),
+                 {}};
   if (site.first.empty() || site.second.empty()) return Error{"measure", "The two programs have the same kernels.", {}, {}};
   Compiled compiled;
   for (const auto* side : {&site.first, &site.second}) {

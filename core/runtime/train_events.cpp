@@ -134,6 +134,7 @@ std::string TrainJob::Impl::activity() const {
 protocol::SearchState TrainJob::Impl::searchState() const {
   using protocol::SearchState;
   if (replay) return SearchState::Replayed;
+  if (context->inProcess()) return SearchState::Fixed;
   if (!dynamic || !supply->tuning()) return SearchState::Static;
   if (supply->tuning()->candidates() > 0) return SearchState::Searched;
   const auto states = supply->tuning()->states();

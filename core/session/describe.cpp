@@ -558,7 +558,7 @@ bool isPartOf(const Program& p, const std::vector<OperatorId>& shown, const Grad
 // What derivation has made that the shown operators refer to, directly or not, in program order: what the source program makes or is
 // given stays a name.
 void addDefinitions(protocol::Expression& into, const Program& p, const std::vector<OperatorId>& made,
-                    const std::vector<OperatorId>& shown, const Program& source) {
+                    const std::vector<OperatorId>& shown, const Program& source, const OriginSpans& spans) {
   std::unordered_set<std::string_view> written;
   const std::vector<OperatorId> madeInSource = producers(source);
   for (std::size_t t = 0; t < source.tensors.size(); ++t)
@@ -584,7 +584,8 @@ void addDefinitions(protocol::Expression& into, const Program& p, const std::vec
   std::vector<std::string> texts = statementTexts(p, all);
   into.text.clear();
   for (std::size_t i = 0; i < all.size(); ++i)
-    if (std::binary_search(found.begin(), found.end(), all[i])) into.definitions.push_back(std::move(texts[i]));
+    if (std::binary_search(found.begin(), found.end(), all[i]))
+      into.definitions.push_back({nodeName(p, all[i]), std::move(texts[i]), spans.of(p, p[all[i]].origin)});
     else into.text += texts[i] + "\n";
 }
 
@@ -627,7 +628,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
     e.text += toText(p, id) + "\n";
     for (protocol::Formula& f : formulasOf(p, id, spans)) e.formulas.push_back(std::move(f));
   }
-  if (isDerivative(e.tensor)) addDefinitions(e, p, made, shown, source);
+  if (isDerivative(e.tensor)) addDefinitions(e, p, made, shown, source, spans);
   for (const GradientTerm& term : terms) {
     if (!term.backward.valid() || !isPartOf(p, shown, term)) continue;
     const Program& forward = bodyAt(p, term.forwardLoops);

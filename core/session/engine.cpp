@@ -339,6 +339,7 @@ bool Engine::answer(const Request& request) {
   else if (const auto* d = std::get_if<protocol::DevicesRequest>(&request.message); d && !d->use.empty())
     m_jobs.use(d->use, request.id, [this, m = *d, id = request.id] { answerDevices(m, id); });
   else if (d) answerDevices(*d, request.id);
+  else if (const auto* v = std::get_if<protocol::ValuesRequest>(&request.message)) m_jobs.useValues(*v, request.id);
   else answerOfJobs(request, stop);
   return true;
 }

@@ -535,18 +535,21 @@ std::string Jobs::resultsOf(const Source& notebook) const {
 
 std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
   Kept kept;
+  std::string chosen;
   bool own;
   {
     const std::lock_guard lock(m_mutex);
-    if (m_trained) return m_trained;
+    chosen = m_chosen;
+    if (m_trained && chosen.empty()) return m_trained;
     kept = m_kept;
     own = !m_results.empty();
   }
   // Without a file the name is nobody's: another notebook may have trained under it.
   std::error_code code;
-  if (!own && (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)))
+  if (chosen.empty() && !own &&
+      (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)))
     return nullptr;
-  const auto checkpoint = newestCheckpoint(resultsOf(notebook));
+  const auto checkpoint = chosen.empty() ? newestCheckpoint(resultsOf(notebook)) : Result<std::string>(std::move(chosen));
   if (!checkpoint) return nullptr;
   const auto time = std::filesystem::last_write_time(*checkpoint, code);
   if (kept.trained && kept.checkpoint == *checkpoint && kept.time == time) return kept.trained;
@@ -554,7 +557,7 @@ std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
   if (std::filesystem::file_size(*checkpoint, code) > static_cast<std::uintmax_t>(kMostKept)) {
     trained->missing = kTooLarge;
   } else if (auto read = readCheckpoint(*checkpoint); read && read->declared.empty()) {
-    trained->missing = "the newest checkpoint does not say how they were declared. Train again.";
+    trained->missing = "the checkpoint does not say how they were declared. Train again.";
   } else if (read) {
     for (auto& [name, value] : read->tensors) trained->values.emplace(name, std::move(value));
     trained->declared = std::move(read->declared);
@@ -626,6 +629,18 @@ std::string Jobs::GoingOn::beginning(const std::set<std::string>& parameters) co
   const std::string learnt = "what was learnt is of " + gone + ", and the notebook has no such name now.";
   add(unknown, learnt, learnt);
   return out;
+}
+
+void Jobs::useValues(const protocol::ValuesRequest& request, protocol::RequestId id) {
+  enqueue(id, [this, checkpoint = request.checkpoint, id](std::stop_token) {
+    {
+      const std::lock_guard lock(m_mutex);
+      m_chosen = checkpoint;
+      m_run.reset();
+      m_runRevision.reset();
+    }
+    finish(id);
+  });
 }
 
 // Of everything, so that any of it can be looked at; where there is no memory for that, of `least` alone.
@@ -764,6 +779,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     options.seconds = request.seconds;
     options.outputRoot = resultsOf(options.source);
     options.resume = request.resume;
+    options.initialWeights = request.weights;
     if (request.resume == "newest") {
       std::optional<TrainPlace> place;
       if (statement < notebook.trains.size()) place = trainPlace(notebook, statement);
@@ -814,7 +830,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       const std::lock_guard lock(m_mutex);
       m_train.reset();
       trained->step = m_step;
-      if (m_step >= 0) m_trained = std::move(trained);
+      if (m_step >= 0) m_trained = std::move(trained), m_chosen.clear();
       unread.swap(m_profile);
     }
     // Asked for in the last steps: of steps of its own then.

@@ -45,6 +45,8 @@ class Jobs {
   // Where the runs of the notebook go; empty: beside it, in NAME.nf.out.
   void setResults(const std::string& folder);
   void setBudget(const protocol::BudgetRequest& request);
+  // What is computed from then on is with that checkpoint's parameters, until a training has made steps.
+  void useValues(const protocol::ValuesRequest& request, protocol::RequestId id);
 
   // Answers. They may take as long as one kernel takes to compile or measure.
   void answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id);
@@ -176,7 +178,8 @@ class Jobs {
     std::string missing;  // why the values are not here; empty: they are
   };
   std::string resultsOf(const Source& notebook) const;
-  // Of this engine's last training, else of the newest run in the notebook's folder; null: there is none.
+  // Of the checkpoint that was chosen, else of this engine's last training, else of the newest run in the notebook's folder; null: there
+  // is none.
   std::shared_ptr<const Trained> lastTrained(const Source& notebook);
   // What of it a cell that runs next goes on from: what the notebook declares as the training did, under the same name or under a new
   // one at the same place of a loss.
@@ -190,6 +193,7 @@ class Jobs {
   };
   static GoingOn goingOn(const Trained* trained, const CompiledNotebook& notebook);
   std::shared_ptr<const Trained> m_trained;  // of this engine
+  std::string m_chosen;                      // a checkpoint; empty: none
   struct Kept {
     std::string checkpoint;
     std::filesystem::file_time_type time;

@@ -26,6 +26,11 @@ constexpr std::array<std::string_view, 32> kExpression{
     "floor",  "grad", "i32",    "log",    "max",     "mean", "min",  "not", "or",   "pow",     "prod",
     "random", "relu", "rsqrt",  "select", "sigmoid", "sin",  "sqrt", "sum", "tanh", "training"};
 
+constexpr std::array<std::string_view, 27> kCalls{"abs",     "adam", "cos",     "csv",   "erf",         "exp",    "floor",
+                                                  "grad",    "idx",  "kaiming", "log",   "momentum",    "normal", "npy",
+                                                  "npz",     "pow",  "relu",    "rsqrt", "safetensors", "select", "sgd",
+                                                  "sigmoid", "sin",  "sqrt",    "tanh",  "uniform",     "xavier"};
+
 // A line that ends with this goes on in the next one.
 bool continues(TokenKind last) {
   switch (last) {
@@ -215,6 +220,8 @@ std::vector<std::string_view> languageWords(const CompletionContext& context) {
   std::sort(words.begin(), words.end());
   return words;
 }
+
+bool isCall(std::string_view languageWord) { return std::find(kCalls.begin(), kCalls.end(), languageWord) != kCalls.end(); }
 
 std::vector<std::string_view> indicesAround(std::string_view text, std::uint32_t cursor) {
   std::vector<std::string_view> found;

@@ -39,6 +39,9 @@ CompletionContext completionContext(std::string_view text, std::uint32_t cursor)
 // Words the language itself offers there, sorted: keywords, types, initial values, attributes, functions of numbers.
 std::vector<std::string_view> languageWords(const CompletionContext& context);
 
+// Is it written before round brackets alone? `exp`, `normal`, `adam`; not `sum`, nor `max`, which is a reduction, too.
+bool isCall(std::string_view languageWord);
+
 // The indices in use in the statement around the cursor, in order of their first place: the plain names inside its brackets.
 std::vector<std::string_view> indicesAround(std::string_view text, std::uint32_t cursor);
 

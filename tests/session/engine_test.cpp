@@ -242,7 +242,7 @@ TEST_F(EngineTest, EveryDerivedNameIsDefined) {
   const Expression e = await<Expression>(4);
   EXPECT_EQ(e.definitionCount, static_cast<std::int64_t>(e.definitions.size()));
   std::string all;
-  for (const std::string& statement : e.definitions) all += statement + "\n";
+  for (const DerivedStatement& statement : e.definitions) all += statement.text + "\n";
   all += e.text;
   EXPECT_NE(all.find("for "), std::string::npos) << all;
   EXPECT_NE(all.find("d(L)/d(Y)"), std::string::npos) << all;

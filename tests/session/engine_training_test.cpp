@@ -136,6 +136,41 @@ TEST_F(EngineJobs, ARunGoesOnFromWhatAnotherDeviceHasLearnt) {
   near(valuesOf(engine, 20), learnt);
 }
 
+// An older run that somebody chose is what cells are computed with, until the next training.
+TEST_F(EngineJobs, ValuesAreThoseOfTheRunThatWasChosen) {
+  std::ofstream(m_folder.path("test.nf")) << kDigits;
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto values = [&](std::int64_t step) {
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{"W", {}, {}, 65536});
+    EXPECT_EQ(slice.step, step);
+    return unpackValues(engine.binary());
+  };
+  const auto newest = [&] {
+    const auto found = newestCheckpoint(m_folder.path("test.nf.out"));
+    EXPECT_TRUE(found) << found.error().message;
+    return found.value();
+  };
+  engine.ask<Finished>(train(10, "static"));
+  const std::vector<double> first = values(10);
+  const std::string older = newest();
+  engine.ask<Finished>(train(20, "static"));
+  const std::vector<double> second = values(20);
+  ASSERT_NE(first, second);
+  engine.ask<Finished>(ValuesRequest{older});
+  EXPECT_EQ(values(10), first);
+  engine.ask<Finished>(RunRequest{1, {}, "cpu", {}});
+  EXPECT_EQ(values(10), first);
+  engine.ask<Finished>(ValuesRequest{});
+  EXPECT_EQ(values(20), second);
+  engine.ask<Finished>(ValuesRequest{older});
+  engine.ask<Finished>(train(20, "static"));
+  EXPECT_EQ(values(20), second);
+  engine.ask<Finished>(ValuesRequest{m_folder.path("gone.safetensors")});
+  const auto told = engine.ask<CellResult>(RunRequest{1, {0}, "cpu", {}});
+  EXPECT_NE(told.message.find("Computed with initial values"), std::string::npos) << told.message;
+}
+
 // The same of an engine that was started anew, from the newest run's checkpoint; where a parameter is declared another way since,
 // the cells that read it say so, and no others.
 TEST_F(EngineJobs, ANewEngineGoesOnFromTheCheckpointBesideTheNotebook) {

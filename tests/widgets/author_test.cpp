@@ -678,6 +678,23 @@ TEST_F(AuthorWidgets, CompletionInsertsTheChosenByKey) {
   ASSERT_TRUE(editor.completing());
   QTest::keyClick(&editor, Qt::Key_Tab);
   EXPECT_EQ(editor.bytes(), "Y[i] = width + 1 * wave");
+  // A function is about to be called; where its bracket stands it keeps that one.
+  for (const auto& [before, after] : {std::pair("Y[i] =  + 1", "Y[i] = conv2d( + 1"), {"Y[i] = (X, 3)", "Y[i] = conv2d(X, 3)"}}) {
+    editor.setBytes(before);
+    editor.moveCaretTo(7);
+    QTest::keyClicks(&editor, "conv");
+    ASSERT_TRUE(editor.completing());
+    QTest::keyClick(&editor, Qt::Key_Return);
+    EXPECT_EQ(editor.bytes(), after);
+  }
+  for (const auto& [typed, after] : {std::pair("sigm", "Y[i] = sigmoid("), {"argm", "Y[i] = argmax"}}) {
+    editor.setBytes("Y[i] = ");
+    editor.moveCaretTo(7);
+    QTest::keyClicks(&editor, typed);
+    ASSERT_TRUE(editor.completing());
+    QTest::keyClick(&editor, Qt::Key_Return);
+    EXPECT_EQ(editor.bytes(), after);
+  }
   QTest::keyClicks(&editor, " - we");
   ASSERT_TRUE(editor.completing());
   QTest::keyClick(&editor, Qt::Key_Escape);

@@ -22,6 +22,7 @@
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/rename_bar.h"
+#include "widgets/statements_view.h"
 #include "widgets/train_strip.h"
 
 namespace nf {
@@ -519,16 +520,15 @@ TEST_F(Notebook, WhatAGradientIsMadeOfIsFoldedBelowIt) {
   analyse();
   view.setExpression(capsule::expression("Y", 1));
   auto gradient = capsule::expression("d(L)/d(W)", 1);
-  gradient.definitions = {"`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\n", "for t in 0..4 reversed {\n  g[i] = g[i] * h[i]\n}\n"};
+  gradient.definitions = {{"d(L)/d(Y)", "`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\n", {1}},
+                          {"g", "for t in 0..4 reversed {\n  g[i] = g[i] * h[i]\n}\n", {1}}};
   gradient.definitionCount = 2;
   view.setExpression(gradient);
   view.show();
   ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
   auto* fold = cell(2)->findChild<QToolButton*>("definitions");
   ASSERT_TRUE(fold);
-  QPlainTextEdit* field = nullptr;
-  for (auto* e : cell(2)->findChildren<QPlainTextEdit*>())
-    if (e->accessibleName() == "What the result is made of") field = e;
+  auto* field = cell(2)->findChild<StatementsView*>();
   ASSERT_TRUE(field);
   for (const int tab : {0, 1}) {
     cell(2)->showResult(tab);
@@ -540,6 +540,22 @@ TEST_F(Notebook, WhatAGradientIsMadeOfIsFoldedBelowIt) {
   EXPECT_TRUE(field->isVisible());
   EXPECT_TRUE(field->toPlainText().startsWith("`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\nfor t in 0..4 reversed {"));
   EXPECT_FALSE(cell(2)->ownSource().contains("reversed"));
+  // Each is an operator of its own, to be selected by a click on any of its lines or by Enter.
+  const auto clickLine = [&](int line) {
+    QTextCursor at(field->document()->findBlockByNumber(line));
+    QTest::mouseClick(field->viewport(), Qt::LeftButton, Qt::NoModifier, field->cursorRect(at).center() + QPoint(4, 0));
+  };
+  clickLine(0);
+  EXPECT_EQ(selection.tensors(), std::vector<std::string>{"d(L)/d(Y)"});
+  EXPECT_TRUE(field->tinted(0));
+  EXPECT_FALSE(field->tinted(1));
+  clickLine(2);
+  EXPECT_EQ(selection.tensors(), std::vector<std::string>{"g"});
+  EXPECT_FALSE(field->tinted(0));
+  EXPECT_TRUE(field->tinted(1));
+  QTest::keyClick(field, Qt::Key_Home, Qt::ControlModifier);
+  QTest::keyClick(field, Qt::Key_Return);
+  EXPECT_EQ(selection.tensors(), std::vector<std::string>{"d(L)/d(Y)"});
   EXPECT_LT(cell(2)->source().indexOf("reversed"), cell(2)->source().indexOf("`d(L)/d(W)`[k,c,r,s,l,j]"));
   cell(2)->showResult(2);
   EXPECT_FALSE(fold->isVisible());

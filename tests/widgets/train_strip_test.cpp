@@ -402,6 +402,7 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   EXPECT_TRUE(strip.swaps()->sentence().contains("No kernel was swapped")) << strip.swaps()->sentence().toStdString();
   // Where nothing was tried, the one reason that holds.
   for (const auto& [search, words] : {std::pair(SearchState::Static, "in static mode nothing is searched."),
+                                      {SearchState::Fixed, "the interpreter runs none, and there is nothing to search."},
                                       {SearchState::Replayed, "the kernels were those of a swap log."},
                                       {SearchState::Finished, "the search had nothing left that would be worth a trial."},
                                       {SearchState::Unbegun, "the run ended before the search had tried a candidate."}}) {

@@ -306,7 +306,7 @@ TEST_F(Editing, ANameBelowThePointerSaysWhatItIs) {
   protocol::SymbolInfo tensor, function;
   tensor.name = "A", tensor.kind = protocol::SymbolKind::Input, tensor.detail = "f32 [28]", tensor.definition.begin = 0;
   function.name = "conv2d", function.kind = protocol::SymbolKind::Function, function.detail = "conv2d(X[N,C,H,W]) -> Y";
-  function.definition.source = "std/conv.nf";
+  function.definition.source = "std/gone.nf";
   ExpressionEditor* editor = cell(0)->editor();
   editor->setSymbols(std::make_shared<const std::vector<protocol::SymbolInfo>>(std::vector{tensor, function}));
   editor->setHints({{editor->bytes().size(), {"p: 28"}}});
@@ -316,7 +316,7 @@ TEST_F(Editing, ANameBelowThePointerSaysWhatItIs) {
     return editor->whatIsAt(place).split('\n');
   };
   EXPECT_EQ(at(7), (QStringList{"A: input, f32 [28]", "defined in cell 1, line 1", "Inferred: p: 28"}));
-  EXPECT_EQ(at(16), (QStringList{"conv2d: function, conv2d(X[N,C,H,W]) -> Y", "from std/conv.nf", "Inferred: p: 28"}));
+  EXPECT_EQ(at(16), (QStringList{"conv2d: function, conv2d(X[N,C,H,W]) -> Y", "from std/gone.nf", "Inferred: p: 28"}));
   EXPECT_EQ(at(2), (QStringList{"p: index, 28 values", "Inferred: p: 28"}));
   EXPECT_EQ(editor->whatIsAt(QPoint(editor->viewport()->width() - 1, 4)), "Inferred: p: 28");
 }
@@ -480,7 +480,8 @@ TEST_F(Editing, ANameBelowThePointerHasWhatIsWrittenAboutIt) {
   write(text);
   open();
   const auto about = [&](const char* statement) {
-    return window->notebook()->aboutAt(static_cast<std::uint32_t>(text.find(statement) + 4)).toStdString();
+    const auto at = static_cast<std::uint32_t>(text.find(statement) + 4);
+    return window->notebook()->aboutAt({"", at, at + 1}).toStdString();
   };
   EXPECT_EQ(about("let W"), "What is learnt, all of it.");
   EXPECT_EQ(about("let l"), "The \u03bb of the loss.");

@@ -36,6 +36,14 @@ namespace {
 
 using protocol::CellStatus;
 
+TEST_F(RealEngine, AFunctionOfTheLibraryHasTheWordsAboveItBelowThePointer) {
+  openChecked("# %%\ninput A[4, 5]\nQ = softmax(A)\n");
+  ExpressionEditor* editor = cell(0)->editor();
+  const QPoint place = editor->rectOf(editor->bytes().find("softmax") + 2).center() - editor->viewport()->pos() + QPoint(2, 0);
+  EXPECT_TRUE(editor->whatIsAt(place).contains("from std/norm.nf\nOver the last axis. Subtracting the greatest value"))
+      << editor->whatIsAt(place).toStdString();
+}
+
 TEST_F(RealEngine, AGradientIsComparedWithFiniteDifferencesByAClick) {
   openChecked();
   for (const auto& t : window->workspace().analysis().tensors)

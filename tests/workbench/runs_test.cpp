@@ -5,12 +5,14 @@
 #include <QDir>
 #include <QMenu>
 #include <QPushButton>
+#include <QRegularExpression>
 #include <csignal>
 
 #include "tests/workbench/real_engine.h"
 #include "widgets/basic.h"
 #include "widgets/message_bar.h"
 #include "widgets/plots.h"
+#include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 
 namespace nf {
@@ -36,6 +38,9 @@ struct Runs : RealEngine {
     window->action("run.stop")->trigger();
     EXPECT_TRUE(wait([&] { return !window->workspace().running() && strip()->resumes() && strip()->checkpointStep() > 0; }));
     return strip()->checkpointStep();
+  }
+  std::int64_t stepOfValues() {
+    return cell(2)->tensorView()->facts().section("step", 1).remove(QRegularExpression("\\D")).toLongLong();
   }
   QMenu* menu() {
     QTest::mouseClick(strip()->runs(), Qt::LeftButton);
@@ -91,6 +96,63 @@ TEST_F(Runs, AnEarlierRunIsLookedAtAndGoneOnWith) {
   window->action("run.stop")->trigger();
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
   EXPECT_GT(strip()->checkpointStep(), first);
+}
+
+// What cells show is of the run that stands in the panel, in a new engine too.
+TEST_F(Runs, ValuesAreOfTheOneThatIsLookedAt) {
+  openChecked(kLong + "\n# %%\nshow W\n");
+  const auto told = [&](std::int64_t step) { return wait([&] { return stepOfValues() == step; }); };
+  const std::int64_t first = trainAndStop();
+  QTest::qWait(1100);
+  QTest::mouseClick(strip()->again(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return strip()->running() && window->workspace().runState().step > first + 10; }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && strip()->resumes(); }));
+  const std::int64_t second = strip()->checkpointStep();
+  ASSERT_NE(second, first);
+  run(2);
+  cell(2)->showResult(3);
+  ASSERT_TRUE(told(second)) << cell(2)->tensorView()->facts().toStdString();
+  QMenu* runs = menu();
+  ASSERT_TRUE(runs);
+  runs->actions()[1]->trigger();
+  runs->close();
+  ASSERT_TRUE(told(first)) << cell(2)->tensorView()->facts().toStdString();
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
+  run(2);
+  ASSERT_TRUE(wait([&] { return !cell(2)->tensorView()->old(); }));
+  EXPECT_TRUE(told(first)) << cell(2)->tensorView()->facts().toStdString();
+}
+
+// With a lower learning rate it is another training: a run of its own, which begins with what was learnt.
+TEST_F(Runs, OneBeginsWithWhatAnotherHasLearnt) {
+  openChecked(kLong + "\n# %%\nshow W\n");
+  trainAndStop();
+  replace("sgd(lr=0.01)", "sgd(lr=0)");
+  EXPECT_FALSE(strip()->resumes());
+  EXPECT_TRUE(strip()->resume()->toolTip().contains("with what was learnt")) << strip()->resume()->toolTip().toStdString();
+  const auto values = [&](std::int64_t step) {
+    run(2);
+    cell(2)->showResult(3);
+    EXPECT_TRUE(wait([&] { return stepOfValues() == step; })) << cell(2)->tensorView()->facts().toStdString();
+    QStringList all;
+    for (int i = 0; i < 4; ++i) all << cell(2)->tensorView()->model()->index(0, i).data().toString();
+    return all;
+  };
+  const QStringList learnt = values(strip()->checkpointStep());
+  QTest::qWait(1100);
+  QMenu* runs = menu();
+  ASSERT_TRUE(runs);
+  auto* onward = runs->findChild<QAction*>("onward");
+  ASSERT_TRUE(onward && onward->isEnabled());
+  onward->trigger();
+  runs->close();
+  ASSERT_TRUE(wait([&] { return strip()->running() && window->workspace().runState().step > 10; }));
+  EXPECT_EQ(window->workspace().runState().resumedAt, 0);
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && strip()->resumes(); }));
+  EXPECT_EQ(values(strip()->checkpointStep()), learnt);
 }
 
 TEST_F(Runs, OneThatCannotBeginLeavesTheOneBefore) {
