@@ -86,6 +86,8 @@ void ThreadPool::run(StageEntry entry, const KernelCall& call, std::int64_t task
   soon([&] { return m_busy.load(std::memory_order_relaxed) == 0; });
   std::unique_lock lock(m_mutex);
   m_idle.wait(lock, [&] { return m_busy == 0; });
+  // A stage that was stopped leaves tasks behind, and `call` is the caller's: who wakes from here on finds none.
+  m_next.store(m_tasks, std::memory_order_relaxed);
 }
 
 }  // namespace nf::cpu

@@ -190,7 +190,9 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
       run("run eval.nf --device reference --dump mse").out,
       HasSubstr("The inputs hold the first 64 rows for training; `neoflow train --evaluate` takes those that are held out."));
   const std::string events = run("train eval.nf --device reference --no-records --json-progress -o out.e").out;
-  EXPECT_THAT(events, HasSubstr(R"("search":"static")"));
+  EXPECT_THAT(events, HasSubstr(R"("search":"fixed")"));
+  EXPECT_THAT(run("train eval.nf --device cpu --mode static --no-records --json-progress -o out.s").out,
+              HasSubstr(R"("search":"static")"));
 }
 
 // As a batch that is written as a number makes one.
