@@ -209,7 +209,7 @@ void CellView::setExpressionFailed(const QString& tensor, const QString& message
 // What the shown expressions refer to, without what one of them makes itself.
 std::vector<protocol::DerivedStatement> CellView::definitions(std::int64_t* count) const {
   std::vector<protocol::DerivedStatement> all;
-  std::set<QString> known;
+  std::set<std::string> known;
   const QString own = ownSource() + QLatin1Char('\n');
   std::int64_t leftOut = 0;
   for (const QString& show : m_shows) {
@@ -217,9 +217,10 @@ std::vector<protocol::DerivedStatement> CellView::definitions(std::int64_t* coun
     if (found == m_expressions.end()) continue;
     const auto& given = found->second.definitions;
     leftOut = std::max(leftOut, found->second.definitionCount - static_cast<std::int64_t>(given.size()));
+    // The counter of one loop may have another letter beside other statements: an operator is known by what it makes.
     for (const protocol::DerivedStatement& statement : given)
-      if (const QString text = QString::fromStdString(statement.text).trimmed();
-          !own.contains(text + QLatin1Char('\n')) && known.insert(text).second)
+      if (!own.contains(QString::fromStdString(statement.text).trimmed() + QLatin1Char('\n')) &&
+          known.insert(statement.tensor).second)
         all.push_back(statement);
   }
   if (count) *count = static_cast<std::int64_t>(all.size()) + leftOut;

@@ -12,6 +12,7 @@
 #include <QTimer>
 #include <QToolButton>
 #include <algorithm>
+#include <utility>
 
 #include "widgets/basic.h"
 #include "widgets/derivation_view.h"
@@ -373,6 +374,7 @@ QString CellView::warning() const {
 void CellView::setResultMeaning(std::string meaning, bool whole) {
   m_resultMeaning = std::move(meaning);
   m_hasRun = whole;
+  if (std::exchange(m_interrupted, false)) m_ended.clear();  // said of another run
   refreshStatus();
 }
 

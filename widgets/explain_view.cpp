@@ -41,12 +41,14 @@ namespace {
 // A decision is part of what is selected if one of its ends is. A place that has no name is part of the operator that holds it, and an
 // access of what carries there the tensor that it reads. A name without a node, as that of the second of two equal statements, is known
 // by its place.
-bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byName, const std::string& led) {
+bool isRelated(const Selection& selection, const FusionDecisionInfo& d, const std::set<std::string>& called,
+               const std::string& led) {
   if (selection.empty()) return false;
   using Relation = Selection::Relation;
   const bool named = !selection.tensors().empty();
-  if (named && byName)
-    return selection.relation({d.producer, d.consumer, d.producerNode, d.consumerNode}, d.origins) == Relation::Exact;
+  if (named && !called.empty())
+    return called.contains(d.producer) || called.contains(d.consumer) || called.contains(d.producerNode) ||
+           called.contains(d.consumerNode);
   const Relation producer = selection.relation(d.origins), consumer = selection.relation(d.consumerOrigins);
   if (producer == Relation::Exact || consumer == Relation::Exact) return true;
   if (named) return false;
@@ -58,15 +60,15 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d, bool byN
 
 class FusionDelegate : public QStyledItemDelegate {
  public:
-  FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided, const bool& byName,
-                 const std::string& led, QObject* parent)
-      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided), m_byName(byName),
+  FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided,
+                 const std::set<std::string>& called, const std::string& led, QObject* parent)
+      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided), m_called(called),
         m_led(led) {}
   void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     const Palette& c = m_theme->colors();
     const bool current = option.state & QStyle::State_Selected, selected = current && m_decided;
     const auto& d = m_model->report().decisions[static_cast<std::size_t>(index.data(FusionModel::kDecisionRole).toInt())];
-    const bool related = isRelated(*m_selection, d, m_byName, m_led);
+    const bool related = isRelated(*m_selection, d, m_called, m_led);
     p->fillRect(option.rect, selected ? c.accentSoft : related ? mixed(c.page, c.accentSoft, 0.45) : c.page);
     // The card's row keeps its bar while something else is selected.
     if ((current || related) && index.column() == 0)
@@ -105,7 +107,8 @@ class FusionDelegate : public QStyledItemDelegate {
   const Theme* m_theme;
   const FusionModel* m_model;
   const Selection* m_selection;
-  const bool &m_decided, &m_byName;
+  const bool& m_decided;
+  const std::set<std::string>& m_called;
   const std::string& m_led;
 };
 
@@ -223,7 +226,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_proxy->setSourceModel(m_model);
   m_proxy->setSortRole(FusionModel::kSortRole);
   m_table->setModel(m_proxy);
-  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, m_byName, m_led, this));
+  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, m_called, m_led, this));
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
@@ -386,7 +389,7 @@ std::vector<int> ExplainView::relatedDecisions() const {
   std::vector<int> out;
   const auto& decisions = m_model->report().decisions;
   for (std::size_t i = 0; i < decisions.size(); ++i)
-    if (isRelated(*m_selection, decisions[i], m_byName, m_led)) out.push_back(static_cast<int>(i));
+    if (isRelated(*m_selection, decisions[i], m_called, m_led)) out.push_back(static_cast<int>(i));
   return out;
 }
 
@@ -417,7 +420,8 @@ void ExplainView::showDecision(int i, bool select) {
 // What was selected elsewhere lights up in the tables, too: rows of decisions are tinted, those of nodes selected.
 void ExplainView::markSelection() {
   const auto& nodes = m_graph->graph().nodes;
-  m_byName = std::ranges::any_of(nodes, [this](const GraphNode& n) { return m_selection->isCalled(n.id); });
+  m_called = calledNames(m_graph->graph(), *m_selection);
+  if (std::ranges::none_of(nodes, [this](const GraphNode& n) { return m_called.contains(n.id); })) m_called.clear();
   // What is read there, else what the place is part of making; of equal statements the one that computes both.
   m_led = m_selection->reads();
   for (const GraphPage* graph : {&m_graph->graph(), m_graph->plan()})
@@ -428,7 +432,7 @@ void ExplainView::markSelection() {
   if (!m_deciding && m_selection->choices() != m_decisionChoice) {
     m_decided = false;
     const auto* chosen = chosenDecision();
-    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen, m_byName, m_led)) {
+    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen, m_called, m_led)) {
       m_pair.reset();
       m_marking = true;
       m_table->setCurrentIndex({});
@@ -446,7 +450,7 @@ void ExplainView::markSelection() {
   const bool byPlace = m_selection->tensors().empty();
   m_byPlace = byPlace ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : m_selection->isCalled(nodes[static_cast<std::size_t>(i)].id))
+    if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : m_called.contains(nodes[static_cast<std::size_t>(i)].id))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;

@@ -117,7 +117,7 @@ class ExplainView : public DockPage {
   bool m_fitting = false;
   std::set<int> m_byHand;  // columns
   bool m_decided = false, m_deciding = false;
-  bool m_byName = true;                // what is selected has a node of its name
+  std::set<std::string> m_called;      // calledNames() of the graph; empty: none of them has a node
   std::string m_led;                   // node of what is read at the place that is selected, or that it is part of making
   std::uint64_t m_decisionChoice = 0;  // of the selection
   using Pair = std::pair<std::string, std::string>;

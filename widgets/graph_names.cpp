@@ -65,6 +65,14 @@ std::set<std::uint32_t> innermost(const std::set<std::uint32_t>& spans, const st
 
 }  // namespace
 
+std::set<std::string> calledNames(const GraphPage& graph, const Selection& selection) {
+  std::set<std::string> names(selection.tensors().begin(), selection.tensors().end());
+  for (const GraphNode& node : graph.nodes)
+    if (std::ranges::any_of(node.merged, [&](const MergedOperator& m) { return selection.isCalled(m.name); }))
+      names.insert(node.id);
+  return names;
+}
+
 std::vector<bool> ledTo(const GraphPage& graph, const Selection& selection, const std::string& reads) {
   using Relation = Selection::Relation;
   const std::size_t count = graph.nodes.size();

@@ -4,6 +4,7 @@
 #include <QString>
 #include <QStringList>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ std::string tensorOf(const protocol::GraphPage& graph, const protocol::GraphNode
 // What is of a tensor and no tensor of its own: a gradient with respect to it with its partial sums, and what an optimizer makes of it.
 bool isGradientOf(const protocol::GraphPage& graph, const protocol::GraphNode& node, const std::string& tensor);
 bool isUpdateOf(const protocol::GraphNode& node, const std::string& tensor);
+
+// What the selection calls, and the nodes of the graph that stand for one of these, which was merged into them.
+std::set<std::string> calledNames(const protocol::GraphPage& graph, const Selection& selection);
 
 // By node: whether selected places inside operators lead to it: it came from one of them, it holds one, or it makes `reads`, the tensor
 // that they read. What holds an access reads its tensor; where none does, what holds a place is the smallest around it.

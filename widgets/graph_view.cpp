@@ -293,8 +293,8 @@ void GraphView::relate() {
   const bool decided = this->decided();
   std::vector<Mark> marks(m_graph.nodes.size(), Mark::Plain);
   std::vector<int> chosen;
-  const auto called = [this](const GraphNode& node) {
-    return m_selection->isCalled(node.id) || m_selection->isCalled(tensorOf(m_graph, node));
+  const auto called = [this, names = calledNames(m_graph, *m_selection)](const GraphNode& node) {
+    return names.contains(node.id) || names.contains(tensorOf(m_graph, node));
   };
   // A tensor without a node, as one that a pass has taken out, is still where it came from.
   const bool byName = std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);

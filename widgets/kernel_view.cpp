@@ -538,6 +538,11 @@ int KernelView::activeInstance() const {
 
 // The expression is that of the first place.
 QString KernelView::also() const {
+  QStringList others;
+  for (const Equal& e : m_equal)
+    if (e.another && m_spanText && e.statement < m_selection->spans().size())
+      others << m_spanText(m_selection->spans()[e.statement]).section(QLatin1Char('['), 0, 0).trimmed();
+  if (!others.isEmpty()) return tr("also %1:").arg(others.join(QStringLiteral(", ")));
   if (m_instance <= 0 || m_instance >= static_cast<int>(m_instances.size()) || empty()) return {};
   const QString& name = m_instances[static_cast<std::size_t>(m_instance)].name;
   return name.isEmpty() ? QString() : tr("also %1:").arg(name);
@@ -558,6 +563,43 @@ protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
         break;
       }
   return own.empty() ? origins : own;
+}
+
+// Operators that compute one thing are one, which came from all their statements: its tags are those of the statement that is selected,
+// else of the first.
+void KernelView::keepOneOfEqual(const std::set<std::uint32_t>& statements,
+                                const std::function<bool(std::uint32_t, std::uint32_t)>& holds) {
+  m_equal.clear();
+  std::map<std::uint32_t, std::vector<const Tag*>> tags;  // by statement, as they stand in the text
+  for (const Tag& tag : m_tags)
+    for (const std::uint32_t s : statements)
+      if (holds(s, tag.origin)) tags[s].push_back(&tag);
+  const auto equal = [](const std::vector<const Tag*>& a, const std::vector<const Tag*>& b) {
+    return std::ranges::equal(
+        a, b, [](const Tag* x, const Tag* y) { return x->origin != y->origin && x->text == y->text && x->lines == y->lines; });
+  };
+  const auto oneOperator = [&](std::uint32_t a, std::uint32_t b) {
+    return !holds(a, b) && !holds(b, a) && std::ranges::any_of(m_kernel.expressionOrigins, [&](const protocol::Origins& line) {
+      return std::ranges::find(line, a) != line.end() && std::ranges::find(line, b) != line.end();
+    });
+  };
+  std::set<std::uint32_t> gone;  // tags by origin
+  std::set<std::uint32_t> seen;
+  for (const auto& [first, own] : tags) {
+    if (!seen.insert(first).second) continue;
+    std::vector<std::uint32_t> same{first};
+    for (const auto& [other, theirs] : tags)
+      if (!seen.contains(other) && oneOperator(first, other) && equal(own, theirs)) same.push_back(other), seen.insert(other);
+    if (same.size() < 2) continue;
+    const auto selected = std::ranges::find_if(
+        same, [&](std::uint32_t s) { return !m_selection->empty() && m_selection->relation({s}) != Selection::Relation::None; });
+    const std::uint32_t shown = selected == same.end() ? first : *selected;
+    m_equal.push_back({shown, shown != first});
+    for (const std::uint32_t s : same)
+      if (s != shown)
+        for (const Tag* tag : tags[s]) gone.insert(tag->origin);
+  }
+  std::erase_if(m_tags, [&](const Tag& tag) { return gone.contains(tag.origin); });
 }
 
 // Tokens of the source that lines came from: accesses, names, signs that are words. A statement that holds them says less, and the
@@ -598,6 +640,7 @@ void KernelView::findTags() {
   std::stable_sort(m_tags.begin(), m_tags.end(), [&](const Tag& a, const Tag& b) {
     return std::pair(spans[a.origin].source, spans[a.origin].begin) < std::pair(spans[b.origin].source, spans[b.origin].begin);
   });
+  keepOneOfEqual(statements, holds);
   // Many lines come from few tokens: those are worth a number. Accesses have theirs always.
   while (m_tags.size() > kMostTags) {
     const auto least = std::min_element(m_tags.begin(), m_tags.end(), [](const Tag& a, const Tag& b) {
@@ -724,7 +767,7 @@ void KernelView::showTags() {
 }
 
 void KernelView::tint() {
-  if (const int now = activeInstance(); now != m_instance) {
+  if (const int now = activeInstance(); now != m_instance || !m_equal.empty()) {
     m_instance = now;
     findTags();
   }

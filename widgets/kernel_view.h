@@ -3,6 +3,7 @@
 #include <QWidget>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "core/document/journal.h"
 #include "core/protocol/message.h"
@@ -91,6 +92,7 @@ class KernelView : public QWidget {
   protocol::Origins ownOf(const protocol::Origins& origins) const;
   int activeInstance() const;
   void findTags();
+  void keepOneOfEqual(const std::set<std::uint32_t>& statements, const std::function<bool(std::uint32_t, std::uint32_t)>& holds);
   void showTags();
   void tint();
   void showTinted();  // the first line of the selection comes in sight
@@ -121,6 +123,11 @@ class KernelView : public QWidget {
   QStringList m_wishes{QStringLiteral("loops")};  // what a person has chosen: the first of these languages that there is
   std::vector<ShownLine> m_lines;
   std::vector<Tag> m_tags;
+  struct Equal {
+    std::uint32_t statement = 0;  // the one of several that compute one thing whose tags are shown
+    bool another = false;         // not the first of them
+  };
+  std::vector<Equal> m_equal;
   std::vector<KernelInstance> m_instances;
   int m_instance = 0;
   std::vector<int> m_tinted;

@@ -33,11 +33,11 @@ QString sampleText(const protocol::StepSpread& spread) {
 }  // namespace
 
 TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")), m_figure(label({})),
-      m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
-      m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_message(new MessageStrip(theme, true)),
-      m_checkpointTrouble(new MessageStrip(theme, false)), m_goTo(new QPushButton), m_warnings(new QVBoxLayout),
-      m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
+    : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")),
+      m_note(label({}, "muted")), m_figure(label({})), m_figureName(label({}, "muted")), m_interval(label({}, "muted")),
+      m_loss(label({})), m_eval(label({})), m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")),
+      m_message(new MessageStrip(theme, true)), m_checkpointTrouble(new MessageStrip(theme, false)), m_goTo(new QPushButton),
+      m_warnings(new QVBoxLayout), m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
       m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
       m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))),
       m_again(new IconButton(theme, QStringLiteral("reload"), tr("Train again"))),
@@ -73,6 +73,10 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   m_runs->setObjectName(QStringLiteral("runs"));
   buttons->addWidget(m_runs);
   layout->addLayout(m_top);
+  setUi(m_note, theme, 12);
+  m_note->setWordWrap(true);
+  m_note->hide();
+  layout->addWidget(m_note);
   auto* below = new QHBoxLayout;
   below->setSpacing(10);
   setUi(m_title, theme, 13, QFont::DemiBold);
@@ -253,6 +257,13 @@ QString TrainStrip::failure() const { return m_message->isHidden() ? QString() :
 
 QString TrainStrip::detail() const { return m_detail->text(); }
 
+QString TrainStrip::note() const { return m_note->isHidden() ? QString() : m_note->text(); }
+
+void TrainStrip::setOrigin(const QString& words) {
+  m_origin = words;
+  sayNote();
+}
+
 // Without a step there is nothing to draw and no figure: what went wrong stands alone.
 void TrainStrip::showCurves() {
   const bool any = m_running || hasCurves();
@@ -270,6 +281,7 @@ void TrainStrip::setRunning(bool running) {
   m_keptTo.reset();
   m_lost = false;
   if (running) m_message->hide(), m_end = End::None;
+  sayNote();
   offer();
   m_pause->setVisible(running);
   m_stop->setVisible(running);
@@ -354,6 +366,7 @@ void TrainStrip::start(bool resumed) {
   m_swapsSince = m_splitsSince = 0;
   m_steps = 0;
   if (!resumed) {
+    m_origin.clear();
     m_plot->clear();
     m_lossPlot->clear();
     m_swapList->clear();
@@ -608,18 +621,19 @@ void TrainStrip::setCheckpoint(Checkpoint checkpoint, std::int64_t step, const Q
     m_keptTo.reset();
   }
   if (m_lost) sayLost();
-  else sayEdited();
+  sayNote();
   offer();
 }
 
-// Where Resume has gone, and what brings it back.
-void TrainStrip::sayEdited() {
-  const QString edited = tr("; Resume is of the text before the edit");
-  QString detail = m_detail->text();
-  if (detail.endsWith(edited)) detail.chop(edited.size());
-  const bool told = m_checkpoint == Checkpoint::OfOtherText && m_checkpointStep > 0 && !m_running && m_end != End::None;
-  m_detail->setText(told ? detail + edited : detail);
-  if (!m_detail->toolTip().isEmpty()) tellSpan();
+// Where Resume has gone is told on a line of its own: it is no part of what the run did.
+void TrainStrip::sayNote() {
+  const bool edited =
+      m_checkpoint == Checkpoint::OfOtherText && m_checkpointStep > 0 && !m_running && !m_lost && m_end != End::None;
+  QStringList lines;
+  if (!m_origin.isEmpty()) lines << m_origin;
+  if (edited) lines << tr("Resume is of the text before the edit. With the text as it is, Runs begins a run with what was learnt.");
+  m_note->setText(lines.join(QLatin1Char('\n')));
+  m_note->setVisible(!lines.isEmpty());
 }
 
 void TrainStrip::sayLost() {

@@ -76,8 +76,10 @@ class TrainStrip : public QWidget {
   bool hasCurves() const;
   QString failure() const;  // what it ended with; empty: it did not fail
   QString detail() const;
-  QString tuner() const;    // what the search has tried, swapped, and lost workers by
-  QString figures() const;  // the median step with its spread, and how it stands to the other system's
+  QString note() const;                  // what else is to be known of the run: what it began with, where Resume has gone
+  void setOrigin(const QString& words);  // of a run that begins with what another one learnt
+  QString tuner() const;                 // what the search has tried, swapped, and lost workers by
+  QString figures() const;               // the median step with its spread, and how it stands to the other system's
   void setOnPaper(bool onPaper);
   void drawOnPaper();
   SwapList* swaps() const { return m_swapList; }
@@ -109,7 +111,7 @@ class TrainStrip : public QWidget {
   void sayNoSwaps(bool ended);
   void showStep(const protocol::StepSpread& spread, const QString& name);
   void tellSpan();
-  void sayEdited();
+  void sayNote();
   void showNewest();
   void followLatency();
   void followLoss();
@@ -119,6 +121,8 @@ class TrainStrip : public QWidget {
   void sayLost();
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;
+  QLabel* m_note;
+  QString m_origin;
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
   QLabel* m_title;
   MessageStrip *m_message, *m_checkpointTrouble;

@@ -150,6 +150,19 @@ bool hasRuns(const QString& notebook) {
                      [&](const QString& name) { return QFile::exists(root.filePath(name + QStringLiteral("/run.json"))); });
 }
 
+QString begunWith(const QString& weights) {
+  const auto tr = [](const char* text) { return QCoreApplication::translate("nf::KeptRun", text); };
+  if (weights.isEmpty()) return {};
+  const QFileInfo file(weights);
+  const QString folder = file.dir().dirName(), began = beganText(folder);
+  return began == folder ? tr("Begun with the values of %1").arg(file.fileName())
+                         : tr("Begun with what the run of %1 learnt").arg(began);
+}
+
+QString begunWith(const QJsonObject& record) {
+  return begunWith(record.value(QStringLiteral("settings")).toObject().value(QStringLiteral("weights")).toString());
+}
+
 std::vector<KeptRunLine> keptRuns(const QString& notebook, const TrainOf& train) {
   const auto tr = [](const char* text) { return QCoreApplication::translate("nf::KeptRun", text); };
   std::vector<KeptRunLine> lines;
@@ -169,6 +182,8 @@ std::vector<KeptRunLine> keptRuns(const QString& notebook, const TrainOf& train)
     QString words = beganText(name) + QStringLiteral(":  ") + way.arg(grouped(last.step));
     if (last.done && last.done->loss) words += tr(", loss %1").arg(significant(*last.done->loss, 4));
     if (last.done && last.done->accuracy) words += tr(", held out %1 %").arg(100 * *last.done->accuracy, 0, 'f', 2);
+    if (const QString from = begunWith(record); !from.isEmpty())
+      words += QStringLiteral("; ") + from.left(1).toLower() + from.mid(1);
     lines.push_back({name, words});
   }
   return lines;

@@ -30,6 +30,10 @@ std::optional<KeptRun> newestKeptRun(const QString& notebook);
 // The run in this folder; nothing where it made no step or cannot be read.
 std::optional<KeptRun> keptRun(const QString& notebook, const QString& folder);
 
+// In words, of a run that took its first values from this file; empty: it took them from none.
+QString begunWith(const QString& weights);
+QString begunWith(const QJsonObject& record);  // its run.json
+
 struct KeptRunLine {
   QString folder;  // its name
   QString words;   // when it began, how it ended

@@ -130,6 +130,7 @@ class MainWindow : public QMainWindow {
     bool runAllWhenChecked = false;
     bool diskHidden = false, holderHidden = false, journalHidden = false, unwritableHidden = false;  // questions that were put away
     CellId training = 0;
+    QString begunWith;         // the values of its last run, in words; empty: with none
     bool ran = false;          // since what is shown of it was asked for the last time
     CellId deletedHidden = 0;  // the cell that trains, deleted, and the word about it put away
     bool trainWhenChecked = false;
@@ -264,6 +265,7 @@ class MainWindow : public QMainWindow {
   QStringList m_engineCommand;
   Selection m_selection;
   std::uint64_t m_revealed = 0;  // choice of it that was brought into sight in the text
+  bool m_valuesOfPause = false;  // asked for since the run was paused
   bool m_staysInSight = false;   // what is chosen now moves no page
   ActionRegistry* m_actions;
   std::vector<std::unique_ptr<Tab>> m_tabs;

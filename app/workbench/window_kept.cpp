@@ -96,6 +96,7 @@ void MainWindow::showKept(Tab* tab) {
   v->train()->show();
   v->setResultMeaning(run.meaning, run.done && !run.done->stopped);
   v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
+  v->train()->setOrigin(begunWith(run.record));
   if (const auto say = std::exchange(tab->whenKept, {})) say(*v);
   refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
@@ -129,6 +130,7 @@ void MainWindow::showOtherRuns(Tab* tab) {
         v->train()->show();
         v->setResultMeaning(run.meaning, run.done && !run.done->stopped);
         v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
+        v->train()->setOrigin(begunWith(run.record));
         refreshCheckpoint(tab->get(), id);
       }
       refreshPeer();

@@ -117,6 +117,7 @@ bool MainWindow::runCell(CellId id, bool resume, const QString& weights) {
     const QString place = m_tab->workspace->place(), shown = shownCheckpoint(m_tab, of ? &*of : nullptr).path;
     from = shown.isEmpty() || shown == newestCheckpoint(place, of ? &*of : nullptr).path ? QStringLiteral("newest") : shown;
   }
+  m_tab->begunWith = begunWith(weights);
   m_tab->workspace->runCell(*cell, info.train.has_value(), from, weights);
   refreshOutline();
   return true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What is selected: the tensor that the inspector shows, the places and views that it leads to.
+#include <QApplication>
 #include <QRegularExpression>
 #include <QTimer>
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "widgets/kernel_view.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
+#include "widgets/statements_view.h"
 #include "widgets/tensor_view.h"
 #include "widgets/tune_trials.h"
 #include "widgets/tune_view.h"
@@ -178,7 +180,8 @@ void MainWindow::revealSelection() {
   if (page() != Page::Author || m_selection.tensors().empty() || !m_tab->workspace->analysisIsCurrent()) return;
   const auto spans = m_selection.selectedSpans();
   if (spans.empty() || std::exchange(m_revealed, m_selection.choices()) == m_selection.choices()) return;
-  if (m_staysInSight) return;
+  // Who goes through derived statements reads on there.
+  if (m_staysInSight || qobject_cast<const StatementsView*>(QApplication::focusWidget())) return;
   // A page that was hidden has its size from here on.
   QTimer::singleShot(0, m_tab->notebook, [notebook = m_tab->notebook, spans] { notebook->reveal(spans); });
 }

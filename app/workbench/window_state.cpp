@@ -136,6 +136,9 @@ void MainWindow::followRun() {
   const auto& run = m_tab->workspace->runState();
   constexpr auto phases = protocol::enumNames(protocol::RunPhase{});
   const bool runs = run.phase != protocol::RunPhase::Idle;
+  // The values of the step that it stands at; from then on they stay.
+  const bool paused = run.phase == protocol::RunPhase::Paused;
+  if (!std::exchange(m_valuesOfPause, paused) && paused) refreshValues();
   m_devices->setRunning(runs ? run.device : std::string(), QString::fromLatin1(phases[static_cast<std::size_t>(run.phase)]));
   for (QTimer* timer : {&m_profileTimer, &m_valuesTimer}) {
     if (m_tab->workspace->running() && !timer->isActive()) timer->start();

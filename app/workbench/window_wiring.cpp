@@ -337,6 +337,7 @@ void MainWindow::connectRun(Tab* tab) {
       if (v->train()) {
         v->train()->show();
         v->train()->start(resumed);
+        if (!resumed) v->train()->setOrigin(tab->begunWith);
         refreshPeer();
         QTimer::singleShot(0, v, [tab, v] { tab->notebook->bringIntoSight(v->train()); });
       }

@@ -576,7 +576,6 @@ class Printer {
     }
     std::vector<std::string> counters = m_counters;
     counters.push_back(counter);
-    m_used.insert(counter);
 
     // Carried tensors go by the name of their initial value where nobody asks for that one any more.
     std::vector<std::string> carried;
@@ -591,7 +590,9 @@ class Printer {
       carried.push_back(name);
     }
 
-    // Names inside.
+    // Names inside, and the counter: the next loop may have them again, so that a loop reads the same whatever stands before it.
+    const std::unordered_set<std::string> outside = m_used;
+    m_used.insert(counter);
     std::vector<std::string> names(body.tensors.size());
     std::vector<bool> named(body.tensors.size(), false);
     const auto give = [&](TensorId t, const std::string& name) {
@@ -635,7 +636,7 @@ class Printer {
     }
     if (!left.empty()) inner.line(left + " = " + right);
     m_out += inner.m_out;
-    m_used.insert(inner.m_used.begin(), inner.m_used.end());
+    m_used = outside;
     line("}");
     for (std::size_t i = 0; i < loop.carried.size(); ++i)
       if (loop.carried[i].last.valid()) m_names[loop.carried[i].last.value] = carried[i];

@@ -169,6 +169,7 @@ Result<Unit> TrainJob::Impl::writeRunFile() {
                        {"seconds", options.seconds},
                        {"sets", options.sets},
                        {"resume", options.resume},
+                       {"weights", options.initialWeights},
                        {"replay", options.replaySwaps},
                        {"device_share", options.tuning.deviceShare}}},
                      {"seed", seed},

@@ -261,6 +261,28 @@ TEST_F(EngineTest, EveryDerivedNameIsDefined) {
   EXPECT_TRUE(await<Expression>(5).definitions.empty());
 }
 
+// A loop reads the same whatever stands before it, so that a cell with two gradients has it once.
+TEST_F(EngineTest, ALoopThatTwoGradientsReferToIsOneStatement) {
+  await<Hello>();
+  document(
+      "let H = 4\nparam A[H] = normal(0, 1)\nparam V[H, H] = normal(0, 0.3)\nconst h[H] = 0.25\nfor t in 0..3 {\n"
+      "  h[j] = tanh(A[j] + sum[k] h[k] * V[j, k])\n  stack Hs = h\n}\nloss L = sum[j] h[j]^2\nshow d(L)/d(A), d(L)/d(V)\n");
+  ASSERT_TRUE(await<Analysis>().diagnostics.empty());
+  std::map<std::string, std::string> texts;
+  std::size_t both = 0;
+  for (const char* gradient : {"d(L)/d(A)", "d(L)/d(V)"}) {
+    send(ExpressionRequest{1, gradient, false}, 4);
+    for (const DerivedStatement& s : await<Expression>(4).definitions) {
+      EXPECT_FALSE(s.tensor.empty());
+      EXPECT_FALSE(s.origins.empty());
+      const auto [known, added] = texts.emplace(s.tensor, s.text);
+      both += !added;
+      EXPECT_EQ(known->second, s.text) << gradient;
+    }
+  }
+  EXPECT_GE(both, 1u);
+}
+
 // The proof is of the access in normal form; the one that was typed stands beside it.
 TEST_F(EngineTest, ATermHasItsAccessAsItWasTyped) {
   await<Hello>();

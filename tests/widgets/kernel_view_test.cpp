@@ -108,6 +108,40 @@ TEST_F(Tuning, ATokenLeadsToTheKernelAroundItAndARowOfTheProfileToItsToken) {
   EXPECT_EQ(selection.origins(), Origins{3});
 }
 
+// One operator in one kernel that two statements make: it has the tags of the one that is selected.
+TEST_F(Tuning, AnOperatorOfTwoStatementsHasTheTagsOfTheChosenOne) {
+  const std::string text = "P[i] = tanh(A[i] * 2)\nQ[i] = tanh(A[i] * 2)\n";
+  const std::size_t second = text.find('Q');
+  const auto span = [&](const char* what, std::size_t from) {
+    const auto begin = static_cast<std::uint32_t>(text.find(what, from));
+    return SourceSpan{"", begin, begin + static_cast<std::uint32_t>(std::string(what).size())};
+  };
+  selection.setSpans({span("P[i] = tanh(A[i] * 2)", 0), span("tanh", 0), span("A[i]", 0), span("Q[i] = tanh(A[i] * 2)", second),
+                      span("tanh", second), span("A[i]", second)});
+  KernelView view(&theme, &selection);
+  view.resize(700, 500);
+  view.show();
+  view.setSpanText([&](const SourceSpan& s) { return QString::fromStdString(text.substr(s.begin, s.end - s.begin)); });
+  Kernel k = capsule::kernel("aa01", {});
+  k.expression = "P[i] = tanh(A[i] * 2)";
+  k.expressionOrigins = {{0, 3}};
+  k.texts = {{"loops", "parallel for i\n  load A\n  store tanh\n", {{0, 3}, {2, 5}, {0, 1, 3, 4}}}};
+  view.setKernel(k);
+  const auto tags = [&] {
+    Origins all;
+    for (const auto& t : view.tags()) all.push_back(t.origin);
+    return all;
+  };
+  EXPECT_EQ(tags(), (Origins{1, 2}));
+  EXPECT_EQ(view.also(), "");
+  selection.select({3});
+  EXPECT_EQ(tags(), (Origins{4, 5}));
+  EXPECT_EQ(view.also(), "also Q:");
+  selection.select({2});
+  EXPECT_EQ(tags(), (Origins{1, 2}));
+  EXPECT_EQ(view.also(), "");
+}
+
 // One expression in two cells is one kernel. The place that the selection is in is the one that lines and tags lead to.
 TEST_F(Tuning, EachPlaceOfAKernelSelectsItsOwnTokens) {
   const std::string text = "P[i] = sum[k] A[i, k] * A[i, k]\nQ[i] = sum[k] B[i, k] * B[i, k]\n";

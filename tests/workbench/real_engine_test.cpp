@@ -12,6 +12,7 @@
 #include <QScrollBar>
 #include <QSignalSpy>
 #include <QToolButton>
+#include <set>
 
 #include "tests/workbench/real_engine.h"
 #include "widgets/basic.h"
@@ -20,6 +21,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
 #include "widgets/fusion_model.h"
+#include "widgets/graph_names.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -572,7 +574,7 @@ TEST_F(RealEngine, OfTwoStatementsThatComputeOneThingEachSelectsItself) {
       "# %%\ninput X[4, 3] = normal(0, 1)\nparam W[3, 3] = normal(0, 1)\n\n"
       "# %%\nP[b, i] = sum[j] W[i, j] * X[b, j]\n\n"
       "# %%\nQ[b, i] = sum[j] W[i, j] * X[b, j]\n\n"
-      "# %%\nloss L = mean[b, i] (P[b, i] * Q[b, i])\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+      "# %%\nloss L = mean[b, i] (P[b, i] * Q[b, i]^2)\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
   window->workspace().wantGraph("fused");
   ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "fused" && window->explain()->graph()->plan(); }));
   const auto& selection = window->workspace().selection();
@@ -583,6 +585,16 @@ TEST_F(RealEngine, OfTwoStatementsThatComputeOneThingEachSelectsItself) {
     const auto spans = selection.selectedSpans();
     ASSERT_EQ(spans.size(), 1u);
     EXPECT_EQ(document().text().substr(spans[0].begin, 1), at == 1 ? "P" : "Q");
+    // The one node of both is lit, and beside it the gradient of the chosen one alone.
+    const GraphView* graph = window->explain()->graph();
+    std::set<std::string> lit, belongs;
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i) {
+      const std::string tensor = tensorOf(graph->graph(), graph->graph().nodes[i]);
+      if (graph->isChosen(i)) lit.insert(tensor);
+      if (graph->belongs(i)) belongs.insert(tensor);
+    }
+    EXPECT_EQ(lit, std::set<std::string>{"P"});
+    EXPECT_EQ(belongs, std::set<std::string>{at == 1 ? "d(L)/d(P)" : "d(L)/d(Q)"});
   }
 }
 

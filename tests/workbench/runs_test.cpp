@@ -153,6 +153,12 @@ TEST_F(Runs, OneBeginsWithWhatAnotherHasLearnt) {
   window->action("run.stop")->trigger();
   ASSERT_TRUE(wait([&] { return !window->workspace().running() && strip()->resumes(); }));
   EXPECT_EQ(values(strip()->checkpointStep()), learnt);
+  EXPECT_TRUE(strip()->note().startsWith("Begun with what the run of ")) << strip()->note().toStdString();
+  runs = menu();
+  ASSERT_TRUE(runs);
+  EXPECT_TRUE(runs->actions()[0]->text().contains("; begun with what the run of ")) << runs->actions()[0]->text().toStdString();
+  EXPECT_FALSE(runs->actions()[1]->text().contains("begun with"));
+  runs->close();
 }
 
 TEST_F(Runs, OneThatCannotBeginLeavesTheOneBefore) {
