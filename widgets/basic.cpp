@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/basic.h"
 
+#include <QDir>
+#include <QFileDialog>
+#include <QFileInfo>
 #include <QGraphicsOpacityEffect>
 #include <QHBoxLayout>
 #include <QHeaderView>
@@ -668,5 +671,29 @@ void setGreyed(QWidget* widget, bool greyed) {
 }
 
 bool isGreyed(const QWidget* widget) { return widget->graphicsEffect() != nullptr; }
+
+namespace {
+struct SavePlace {
+  QString notebook, folder;
+};
+SavePlace& savePlace() {
+  static SavePlace place;
+  return place;
+}
+}  // namespace
+
+void setSavePlace(const QString& notebook) {
+  SavePlace& place = savePlace();
+  if (place.notebook == notebook) return;
+  place = {notebook, notebook.isEmpty() ? QString() : QFileInfo(notebook).absolutePath()};
+}
+
+QString askSavePath(QWidget* parent, const QString& title, const QString& name, const QString& filter) {
+  SavePlace& place = savePlace();
+  const QString stem = place.notebook.isEmpty() ? QString() : QFileInfo(place.notebook).completeBaseName() + QLatin1Char('-');
+  const QString path = QFileDialog::getSaveFileName(parent, title, QDir(place.folder).filePath(stem + name), filter);
+  if (!path.isEmpty()) place.folder = QFileInfo(path).absolutePath();
+  return path;
+}
 
 }  // namespace nf

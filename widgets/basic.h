@@ -252,6 +252,11 @@ QString intervalText(double lowUs, double highUs, double us);
 // "41.8 µs [41.4, 42.3]", "0.934 ms [0.845, 77.6]": one unit for all, that of the largest.
 QString measuredText(double us, std::optional<double> lowUs, std::optional<double> highUs);
 
+// Where dialogs that save begin: beside this notebook ("" : it has no file), until one of them ends in another folder.
+void setSavePlace(const QString& notebook);
+// Asks for a file, under the notebook's name: "graph.svg" of net.nf is net-graph.svg. Empty: none was chosen.
+QString askSavePath(QWidget* parent, const QString& title, const QString& name, const QString& filter = {});
+
 // Drawn faint: what it shows is of an earlier text.
 void setGreyed(QWidget* widget, bool greyed);
 bool isGreyed(const QWidget* widget);

@@ -5,7 +5,7 @@
 #include <QDockWidget>
 #include <QEvent>
 #include <QFile>
-#include <QFileDialog>
+#include <QFileInfo>
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QItemSelectionModel>
@@ -280,12 +280,11 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   connect(m_graph, &GraphView::zoomChanged, this,
           [this](double zoom) { m_zoom->setText(QStringLiteral("%1 %").arg(static_cast<int>(zoom * 100 + 0.5))); });
   connect(svg, &QToolButton::clicked, this, [this] {
-    const QString path = QFileDialog::getSaveFileName(this, tr("Save the graph"), QStringLiteral("graph.svg"), tr("SVG (*.svg)"));
+    const QString path = askSavePath(this, tr("Save the graph"), QStringLiteral("graph.svg"), tr("SVG (*.svg)"));
     if (!path.isEmpty()) m_graph->saveSvg(path);
   });
   connect(csv, &QToolButton::clicked, this, [this] {
-    const QString path =
-        QFileDialog::getSaveFileName(this, tr("Save the decisions"), QStringLiteral("fusion.csv"), tr("CSV (*.csv)"));
+    const QString path = askSavePath(this, tr("Save the decisions"), QStringLiteral("fusion.csv"), tr("CSV (*.csv)"));
     if (path.isEmpty()) return;
     if (const QString error = writeWhole(path, m_model->csv().toStdString()); !error.isEmpty())
       m_fusionHeader->setDetail(tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));

@@ -524,7 +524,8 @@ QString KernelView::absent() const {
 
 void KernelView::chooseLine(int number) {
   if (number < 0 || static_cast<std::size_t>(number) >= m_lines.size()) return;
-  const auto& origins = m_lines[static_cast<std::size_t>(number)].origins;
+  protocol::Origins origins = m_lines[static_cast<std::size_t>(number)].origins;
+  std::erase_if(origins, [this](std::uint32_t o) { return isInBody(o); });
   if (!origins.empty()) m_selection->select(m_selection->innermost(ownOf(origins)));
 }
 
@@ -558,11 +559,24 @@ protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
   protocol::Origins own;
   for (const std::uint32_t o : origins)
     for (const std::uint32_t place : m_instances[static_cast<std::size_t>(m_instance)].origins)
-      if (within(o, place) || within(place, o)) {
+      if (within(o, place) || within(place, o) || isInBody(o)) {
         own.push_back(o);
         break;
       }
   return own.empty() ? origins : own;
+}
+
+protocol::Origins KernelView::selectedInBody() const {
+  protocol::Origins chosen;
+  for (const std::uint32_t o : m_selection->origins())
+    if (isInBody(o)) chosen.push_back(o);
+  if (chosen.empty()) return {};
+  Selection probe;
+  probe.setSpans(m_selection->spans());
+  probe.select(chosen);
+  const bool any = std::ranges::any_of(
+      m_lines, [&](const ShownLine& line) { return probe.relation(line.origins) == Selection::Relation::Exact; });
+  return any ? chosen : protocol::Origins();
 }
 
 // Operators that compute one thing are one, which came from all their statements: its tags are those of the statement that is selected,
@@ -630,7 +644,9 @@ void KernelView::findTags() {
       return std::any_of(texts.begin(), texts.end(), [&](const auto& t) { return relation(t.first, t.second); });
     };
     const std::uint32_t o = origin;
-    if (statements.contains(o) && other([&](std::uint32_t k, const QString& t) { return holds(o, k) && named(t); })) continue;
+    if ((statements.contains(o) || isInBody(o)) &&
+        other([&](std::uint32_t k, const QString& t) { return holds(o, k) && named(t); }))
+      continue;
     const bool number = !named(text);
     if (number && (std::none_of(text.begin(), text.end(), [](QChar c) { return c.isDigit(); }) ||
                    other([&](std::uint32_t k, const QString&) { return holds(k, o) && !statements.contains(k); })))
@@ -774,8 +790,12 @@ void KernelView::tint() {
   for (const int marker : {kExact, kAround, kAdded, kRemoved}) m_code->markerDeleteAll(marker);
   m_tinted.clear();
   const QString absent = this->absent();
+  Selection inBody;
+  inBody.setSpans(m_selection->spans());
+  inBody.select(selectedInBody());
+  const Selection* const selected = inBody.empty() ? m_selection : &inBody;
   const auto relation = [&](const protocol::Origins& origins) {
-    return m_selection->empty() || !absent.isEmpty() ? Selection::Relation::None : m_selection->relation(origins);
+    return selected->empty() || !absent.isEmpty() ? Selection::Relation::None : selected->relation(origins);
   };
   QList<QTextEdit::ExtraSelection> marks;
   const Palette& c = m_theme->colors();

@@ -46,6 +46,8 @@ class KernelView : public QWidget {
   void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);
   void setCompared(const protocol::Kernel& kernel);
   // The source text of a span, for the tags; without it they have none.
+  // Whether a span stands in the body of a function: lines were written out from there, operators come from its calls.
+  void setInBody(std::function<bool(std::uint32_t)> is) { m_inBody = std::move(is); }
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
   void setInstances(std::vector<KernelInstance> instances);
@@ -91,6 +93,9 @@ class KernelView : public QWidget {
   void showText();
   protocol::Origins ownOf(const protocol::Origins& origins) const;
   int activeInstance() const;
+  bool isInBody(std::uint32_t span) const { return m_inBody && m_inBody(span); }
+  // The places in bodies of functions that were selected, where lines were written out from them: they say more than what their calls make.
+  protocol::Origins selectedInBody() const;
   void findTags();
   void keepOneOfEqual(const std::set<std::uint32_t>& statements, const std::function<bool(std::uint32_t, std::uint32_t)>& holds);
   void showTags();
@@ -106,6 +111,7 @@ class KernelView : public QWidget {
   std::optional<protocol::Kernel> m_compared;
   std::vector<std::pair<std::uint64_t, QString>> m_candidates;
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
+  std::function<bool(std::uint32_t)> m_inBody;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;
   TabRow* m_languages;

@@ -6,7 +6,6 @@
 #include <QAction>
 #include <QBuffer>
 #include <QClipboard>
-#include <QFileDialog>
 #include <QGuiApplication>
 #include <QHeaderView>
 #include <QJsonArray>
@@ -19,6 +18,7 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <cmath>
+#include <utility>
 
 #include "widgets/basic.h"
 #include "widgets/write_file.h"
@@ -105,9 +105,7 @@ Plot::Plot(const Theme* theme, const QString& name, QWidget* parent)
     dress();
     requestRedraw();
   });
-  m_choosePath = [this](const QString& suggested) {
-    return QFileDialog::getSaveFileName(this, tr("Save %1").arg(m_name), suggested);
-  };
+  m_choosePath = [this](const QString& suggested) { return askSavePath(this, tr("Save %1").arg(m_name), suggested); };
   setContextMenuPolicy(Qt::ActionsContextMenu);
   const auto action = [this](const QString& id, const QString& text, auto run) {
     auto* a = new QAction(text, this);
@@ -131,6 +129,10 @@ void Plot::saveAs(const QString& suffix) {
   const QString error = save(path);
   m_unsaved->setText(error.isEmpty() ? QString() : tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));
   m_unsaved->setVisible(!error.isEmpty());
+}
+
+void Plot::setNever(const QString& why) {
+  if (std::exchange(m_never, why) != why) requestRedraw();
 }
 
 void Plot::requestRedraw() {

@@ -44,6 +44,7 @@ class Plot : public QWidget {
   bool showsTable() const;
   QTableView* tableView() const { return m_table; }
   // Where a menu's "Save" asks for a path; a file dialog unless set. An empty answer cancels.
+  void setNever(const QString& why);  // why nothing is to be drawn here, in place of when it is; empty: it may be
   void setPathChooser(std::function<QString(const QString& suggested)> chooser) { m_choosePath = std::move(chooser); }
   // The labels that found a place, with their rectangles in pixels of the plot.
   std::vector<std::pair<QString, QRectF>> shownLabels();
@@ -76,6 +77,7 @@ class Plot : public QWidget {
     QCPItemText* item = nullptr;
   };
   void requestRedraw();
+  const QString& never() const { return m_never; }
   virtual void redraw() = 0;
   virtual void dress();
   // After the layout of a redraw: labels find their places.
@@ -116,6 +118,7 @@ class Plot : public QWidget {
   std::vector<Label> m_labels;
   std::vector<Obstacle> m_obstacles;
   std::function<QString(const QString&)> m_choosePath;
+  QString m_never;
   bool m_onPaper = false;
   bool m_waiting = false;  // something changed while nobody could see it
   std::int64_t m_redraws = 0;

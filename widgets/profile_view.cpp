@@ -3,7 +3,7 @@
 
 #include <QAction>
 #include <QComboBox>
-#include <QFileDialog>
+#include <QFileInfo>
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QLabel>
@@ -295,7 +295,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     auto* a = new QAction(tr("Save as %1...").arg(QString::fromLatin1(suffix).toUpper()), this);
     a->setObjectName(QLatin1String(suffix));
     connect(a, &QAction::triggered, this, [this, ending = QString::fromLatin1(suffix)] {
-      const QString path = QFileDialog::getSaveFileName(this, tr("Save the profile"), QStringLiteral("profile.") + ending);
+      const QString path = askSavePath(this, tr("Save the profile"), QStringLiteral("profile.") + ending);
       if (path.isEmpty()) return;
       if (const QString error = save(path); !error.isEmpty())
         m_header->setDetail(tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));

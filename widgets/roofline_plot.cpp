@@ -92,7 +92,8 @@ void RooflinePlot::redraw() {
     highY = std::max(highY, m_device->flopRate), lowY = std::min(lowY, m_device->flopRate / 60);
   }
   const bool empty = !(leftX <= rightX);
-  sayEmpty(m_plot, m_theme, empty ? tr("Drawn once a kernel or the device was measured.") : QString());
+  const QString when = never().isEmpty() ? tr("Drawn once a kernel or the device was measured.") : never();
+  sayEmpty(m_plot, m_theme, empty ? when : QString());
   AxisRange ax, ay;
   ax.logarithmic = ay.logarithmic = true;
   ax.low = empty ? 0.1 : leftX, ax.high = empty ? 100 : rightX, ax.room = 0.05;

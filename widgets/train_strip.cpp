@@ -212,6 +212,7 @@ void TrainStrip::showPeer() {
 void TrainStrip::sayNoSwaps(bool ended) {
   const QString tried = counted(m_candidates, tr("candidate"), tr("candidates"));
   if (m_swapList->count() > 0) return m_swapList->setNone({});
+  if (!ended && m_searchless) return m_swapList->setNone(tr("No kernel is swapped: nothing is searched in this run."));
   if (!ended)
     return m_swapList->setNone(
         m_candidates == 1  ? tr("No kernel swapped yet: one candidate was tried and was not faster beyond noise.")
@@ -393,6 +394,8 @@ void TrainStrip::setState(const protocol::RunState& s) {
     return showPeer();
   }
   setRunning(true);
+  // Where a search runs beside the steps, its share is told.
+  m_searchless = (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) && s.budgetShare <= 0;
   m_paused = s.phase == RunPhase::Paused;
   m_pause->setIconName(m_paused ? QStringLiteral("run") : QStringLiteral("pause"));
   m_pause->setToolTip(m_paused ? tr("Resume") : tr("Pause"));

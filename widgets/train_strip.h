@@ -146,8 +146,9 @@ class TrainStrip : public QWidget {
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last
   Checkpoint m_checkpoint = Checkpoint::Usable;
-  bool m_resumed = false;  // what runs goes on from one
-  bool m_lost = false;     // it ended with the engine
+  bool m_resumed = false;     // what runs goes on from one
+  bool m_lost = false;        // it ended with the engine
+  bool m_searchless = false;  // no search runs beside the steps
   bool m_more = false, m_hasRuns = false;
   std::int64_t m_checkpointStep = 0;
   std::optional<std::int64_t> m_keptTo;  // the last step that an interrupted run left behind, until its checkpoint is told

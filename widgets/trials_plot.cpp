@@ -193,7 +193,7 @@ void TrialsPlot::redraw() {
   }
   const bool empty = !(first <= last);
   QString nothing;
-  if (m_trials.empty()) nothing = tr("Every trial is a point here once the search runs.");
+  if (m_trials.empty()) nothing = never().isEmpty() ? tr("Every trial is a point here once the search runs.") : never();
   else if (empty) nothing = tr("The search has predicted no trial yet: its model learns from the first ones.");
 
   const bool square = m_axis == Axis::Predicted;

@@ -648,6 +648,7 @@ void TuneView::setStep(const std::string& device, bool edited, const std::set<st
 
 void TuneView::showOffers() {
   m_tune->setEnabled(!m_subgraphs.empty() && !interprets());
+  for (Plot* plot : std::initializer_list<Plot*>{m_trials, m_roofline}) plot->setNever(interprets() ? noKernels() : QString());
   m_tune->setToolTip(interprets() ? noKernels() : tr("Search without training"));
   m_measure->setToolTip(interprets() ? noKernels()
                         : isGone()   ? goneWords()

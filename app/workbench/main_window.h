@@ -203,6 +203,7 @@ class MainWindow : public QMainWindow {
   TrainStrip* strip(Tab* tab) const;
   enum class AfterRun { Stay, Next, NextIfAny, InsertBelow };  // Next: a new cell below the last one
   void runActive(AfterRun then);
+  void resumeTraining();  // of the current cell, else of the first that can; why not, where none can
   bool runCell(CellId id, bool resume = false, const QString& weights = {});  // weights: a file that a training begins with
   bool resume(Tab* tab, CellId id);
   Tab* tabOf(const QString& path) const;

@@ -137,6 +137,7 @@ void MainWindow::makeActions() {
       [this] { runActive(AfterRun::InsertBelow); });
   add("run.all", tr("Run all cells: every shown value"), one("Ctrl+Shift+Return"), [this] { runAll(); });
   add("run.train", tr("Train"), {}, [this] { train(); });
+  add("run.resume", tr("Resume training"), {}, [this] { resumeTraining(); });
   add(
       "run.pause", tr("Pause"), {}, [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); },
       "pause");
@@ -314,8 +315,8 @@ void MainWindow::makeMenus() {
   view->addAction(action(QStringLiteral("view.reset")));
   menu(tr("&Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
                      "-", "cell.remove"});
-  menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.runs", "run.check", "-", "run.pause",
-                    "run.stop", "-", "run.restart"});
+  menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.resume", "run.runs", "run.check", "-",
+                    "run.pause", "run.stop", "-", "run.restart"});
   menu(tr("E&xplain"), {"explain.force", "explain.forbid", "explain.release", "-", "explain.measure"});
   menu(tr("&Tune"), {"tune.start", "-", "tune.pin", "tune.replay", "tune.measure", "-", "tune.profile", "tune.measureDevice"});
   menu(tr("T&ools"), {"tools.go", "tools.palette", "tools.message", "-", "tools.shortcuts", "-", "plot.table", "plot.csv",

@@ -35,6 +35,25 @@ bool MainWindow::resume(Tab* tab, CellId id) {
   return runCell(id, offered);
 }
 
+void MainWindow::resumeTraining() {
+  if (m_tab->training != 0) return setStatus("warning", tr("A training is under way"));
+  const auto resumes = [](const CellView* v) { return v && v->train() && !v->train()->isHidden() && v->train()->resumes(); };
+  const CellView* found = notebook()->view(notebook()->activeCell());
+  QString why;
+  if (!resumes(found)) {
+    found = nullptr;
+    for (const CellView* v : notebook()->cells()) {
+      if (!found && resumes(v)) found = v;
+      if (why.isEmpty() && v->train() && !v->train()->isHidden()) why = v->train()->resume()->toolTip();
+    }
+  }
+  if (!found)
+    return setStatus("warning", why.isEmpty() ? tr("No training of this notebook has left a checkpoint to go on from") : why);
+  showPage(Page::Author);
+  notebook()->bringIntoSight(found->train());
+  resume(m_tab, found->id());
+}
+
 // Of what somebody asks for; what stands in its way is said.
 bool MainWindow::engineAnswers() {
   const auto state = m_tab->workspace->engine().state();

@@ -238,7 +238,18 @@ std::vector<std::string> MainWindow::tensorsOfCallsAt(const protocol::Origins& o
       made.push_back(tensor);
   };
   if (origins.size() != 1 || origins.front() >= m_selection.spans().size()) return made;
-  if (const auto* e = expansionAt(origins.front()))
+  const auto* e = expansionAt(origins.front());
+  // A word or an index within the body is part of the smallest place there that calls make something of.
+  const auto& spans = m_selection.spans();
+  const protocol::SourceSpan& at = spans[origins.front()];
+  if (!e)
+    for (const auto& around : m_tab->workspace->analysis().expansions) {
+      if (around.span >= spans.size()) continue;
+      const protocol::SourceSpan& s = spans[around.span];
+      const bool holds = s.source == at.source && s.begin <= at.begin && s.end >= at.end;
+      if (holds && (!e || s.end - s.begin < spans[e->span].end - spans[e->span].begin)) e = &around;
+    }
+  if (e)
     for (const std::string& tensor : e->tensors) add(tensor);
   return made;
 }

@@ -271,6 +271,7 @@ void MainWindow::refreshPlace() {
 }
 
 void MainWindow::refreshTitle() {
+  setSavePlace(m_tab->workspace->path());
   const bool modified = m_tab->workspace->document().modified();
   m_name->setText(m_tab->workspace->name());
   m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")

@@ -741,6 +741,7 @@ void MainWindow::connectViews() {
           [pin](const std::string& tensor, const protocol::JsonText& schedule) { pin(tensor, schedule.text); });
   connect(m_tune, &TuneView::unpinRequested, this, [pin](const std::string& tensor) { pin(tensor, std::nullopt); });
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
+  m_tune->kernel()->setInBody([this](std::uint32_t span) { return expansionAt(span) != nullptr; });
   m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
     const std::string& text = workspace().document().text();
     if (!span.source.empty() || !workspace().analysisIsCurrent() || span.end > text.size() || span.begin >= span.end)

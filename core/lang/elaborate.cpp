@@ -84,6 +84,25 @@ OriginId Elaborator::originIn(Context& context, Span span, std::uint32_t frame) 
   return id;
 }
 
+OriginId Elaborator::originOfRead(Context& context, Span span, std::uint32_t frame, const std::vector<Passed>& passed) {
+  const OriginId read = originIn(context, span, frame);
+  if (!read.valid() || frame == 0 || passed.empty()) return read;
+  Hasher hasher;
+  hasher.add(std::uint64_t{read.value});
+  for (const Passed& p : passed)
+    hasher.add(std::uint64_t{p.span.source.value} << 32 | p.span.begin).add(std::uint64_t{p.span.end} << 32 | p.frame);
+  const std::uint64_t key = hasher.finish().low;
+  if (const auto found = context.origins.find(key); found != context.origins.end()) return found->second;
+  std::vector<OriginId> from;
+  for (const Passed& p : passed)
+    if (const OriginId id = originIn(context, p.span, p.frame); id.valid()) from.push_back(id);
+  Origin o = (*context.program)[read];
+  o.parents.insert(o.parents.end(), from.begin(), from.end());
+  const OriginId id = context.program->addOrigin(std::move(o));
+  context.origins.emplace(key, id);
+  return id;
+}
+
 OriginId Elaborator::origin(Span span) { return originIn(context(), span, m_frame); }
 
 // ---------------------------------------------------------------- names

@@ -30,8 +30,15 @@ struct TensorRef {
 };
 
 // A whole tensor, or a slice X[_, t, _]: fixed[i] unset is a free axis.
+// An argument of a call, where it is written: what the body reads of it came from there, too.
+struct Passed {
+  Span span;
+  std::uint32_t frame = 0;  // the call that it stands in the body of; 0: none
+};
+
 struct View {
   TensorRef tensor;
+  std::vector<Passed> passed;
   std::vector<std::optional<IndexExpr>> fixed;  // empty: the whole tensor
   std::size_t rankOf(const Tensor& t) const;
 };
@@ -146,6 +153,7 @@ class Elaborator {
   TensorId import(const TensorRef& ref);  // its id in the current program
   OriginId origin(Span span);
   OriginId originIn(Context& context, Span span, std::uint32_t frame);
+  OriginId originOfRead(Context& context, Span span, std::uint32_t frame, const std::vector<Passed>& passed);
   std::vector<std::int64_t> counters() const { return m_trips; }
   std::string fresh(const std::string& wish);
 

@@ -227,7 +227,7 @@ ExprId Statement::emitCondition(Operation& op, const Term& t) {
 
 ExprId Statement::emitLoad(Operation& op, const Term& t) {
   const TermId self = static_cast<TermId>(&t - m_terms.data());
-  const OriginId origin = m_elab.originIn(m_elab.context(), t.span, t.frame);
+  const OriginId origin = m_elab.originOfRead(m_elab.context(), t.span, t.frame, t.passed);
   std::vector<AccessIndex> at;
   at.reserve(t.indices.size());
   for (const TermIndex& index : t.indices) at.push_back(emitIndex(op, index, t.frame != 0));

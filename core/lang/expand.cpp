@@ -471,6 +471,7 @@ bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& 
     }
     if (!bindShape(f, p, arguments[i].entity.view, arguments[i].span)) return false;
     Entity e = arguments[i].entity;
+    e.view.passed.push_back({arguments[i].span, m_frame});
     e.symbol = kNone;
     e.definition = p.span;
     into.names.insert_or_assign(std::string(p.name), std::move(e));

@@ -281,8 +281,11 @@ std::vector<std::string> Statement::outputNames() const {
 
 void Statement::noteHints(Span statement) {
   if (m_failed || !m_elab.inNotebook(statement) || m_elab.m_frame != 0) return;
-  for (const Variable& v : m_variables)
-    if (!v.given && !v.generated && m_elab.inNotebook(v.span)) m_elab.m_out.extents.push_back({statement, v.name, v.extent});
+  for (const Variable& v : m_variables) {
+    // What a function of one line brings along has names of its own.
+    const bool own = v.span.begin >= statement.begin && v.span.end <= statement.end;
+    if (own && !v.given && !v.generated && m_elab.inNotebook(v.span)) m_elab.m_out.extents.push_back({statement, v.name, v.extent});
+  }
 }
 
 }  // namespace nf::lang

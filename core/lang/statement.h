@@ -37,6 +37,7 @@ struct Term {
   IndexExpr index;  // Index, Condition; Random: the point, where it is written
   bool hasPoint = false;
   TensorRef tensor;
+  std::vector<Passed> passed;  // Load: of the View
   std::vector<TermIndex> indices;
   TermId otherwise = kNoTerm;
   std::array<TermId, 3> operands{kNoTerm, kNoTerm, kNoTerm};

@@ -358,6 +358,7 @@ TermId Statement::bareTensor(const View& view, const Expr& e) {
     t.kind = Term::Kind::Load;
     t.readsData = true;
     t.tensor = view.tensor;
+    t.passed = view.passed;
     t.type = arithmeticType(m_elab.typeOf(view));
     t.tested = m_tested;
     std::size_t next = 0;
@@ -582,6 +583,7 @@ TermId Statement::accessTerm(const View& view, const std::vector<ExprRef>& indic
   t.kind = Term::Kind::Load;
   t.readsData = true;
   t.tensor = view.tensor;
+  t.passed = view.passed;
   t.type = type;
   t.tested = m_tested;
   t.otherwise = otherwise;

@@ -331,16 +331,29 @@ class OriginsOfEquals {
     }
   }
   protocol::Origins spans(const OriginSpans& spans, OriginId origin) const {
-    protocol::Origins out = spans.of(m_first, origin);
-    const auto found = m_same.find(origin.value);
-    if (found == m_same.end()) return out;
-    for (const auto& [program, id] : found->second)
-      for (const std::uint32_t span : spans.of(*program, id))
-        if (std::find(out.begin(), out.end(), span) == out.end()) out.push_back(span);
-    return out;
+    return everywhere(origin, [&](const Program& program, OriginId id) { return spans.of(program, id); });
+  }
+  // With the places in functions of the notebook that it was written out from.
+  protocol::Origins places(const OriginSpans& spans, OriginId origin) const {
+    return everywhere(origin, [&](const Program& program, OriginId id) {
+      protocol::Origins all = spans.of(program, id);
+      const protocol::Origins bodies = spans.expandedFrom(program, id);
+      all.insert(all.end(), bodies.begin(), bodies.end());
+      return all;
+    });
   }
 
  private:
+  template <class SpansOf>
+  protocol::Origins everywhere(OriginId origin, const SpansOf& spansOf) const {
+    protocol::Origins out = spansOf(m_first, origin);
+    const auto found = m_same.find(origin.value);
+    if (found == m_same.end()) return out;
+    for (const auto& [program, id] : found->second)
+      for (const std::uint32_t span : spansOf(*program, id))
+        if (std::find(out.begin(), out.end(), span) == out.end()) out.push_back(span);
+    return out;
+  }
   const Program& m_first;
   std::map<std::uint32_t, std::vector<std::pair<const Program*, OriginId>>> m_same;
 };
@@ -414,7 +427,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     for (const auto& line : text.lineOrigins) {
       protocol::Origins origins;
       for (const OriginId origin : line)
-        for (const std::uint32_t span : same.spans(revision.spans(), origin))
+        for (const std::uint32_t span : same.places(revision.spans(), origin))
           if (std::find(origins.begin(), origins.end(), span) == origins.end()) origins.push_back(span);
       info.lineOrigins.push_back(std::move(origins));
     }

@@ -49,6 +49,15 @@ protocol::SourceSpan OriginSpans::place(Span span) const {
 }
 
 protocol::Origins OriginSpans::of(const Program& program, OriginId origin) const {
+  return among(program, origin, [](const Origin& o) { return o.pass.empty(); });
+}
+
+protocol::Origins OriginSpans::expandedFrom(const Program& program, OriginId origin) const {
+  return among(program, origin, [this](const Origin& o) { return isExpanded(o); });
+}
+
+template <class Wanted>
+protocol::Origins OriginSpans::among(const Program& program, OriginId origin, const Wanted& wanted) const {
   constexpr std::size_t kMost = 64, kMostVisited = 4096;
   protocol::Origins result;
   std::unordered_set<std::uint32_t> seen;
@@ -57,10 +66,9 @@ protocol::Origins OriginSpans::of(const Program& program, OriginId origin) const
     const OriginId id = queue[i];
     if (!id.valid() || id.value >= program.origins.size() || !seen.insert(id.value).second) continue;
     const Origin& o = program[id];
-    if (o.pass.empty() && o.span.valid()) {
-      const auto number = m_numbers.find(Key{o.span.source.value, o.span.begin, o.span.end});
-      if (number != m_numbers.end() && std::find(result.begin(), result.end(), number->second) == result.end())
-        result.push_back(number->second);
+    if (o.span.valid() && wanted(o)) {
+      const auto place = number(o.span);
+      if (place && std::find(result.begin(), result.end(), *place) == result.end()) result.push_back(*place);
     }
     queue.insert(queue.end(), o.parents.begin(), o.parents.end());
   }

@@ -23,6 +23,8 @@ class OriginSpans {
   const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
   // The spans of a thing and of everything it was made from, the nearest first, at most 64.
   protocol::Origins of(const Program& program, OriginId origin) const;
+  // The places in bodies of functions of the notebook that it was written out from: no origins, but places of its text.
+  protocol::Origins expandedFrom(const Program& program, OriginId origin) const;
   protocol::SourceSpan place(Span span) const;
   std::optional<std::uint32_t> number(Span span) const;  // of exactly this place
   // Of a call: it stands in the body of a function of the notebook. Such a place has a number; what it became is of the call, for
@@ -32,6 +34,8 @@ class OriginSpans {
 
  private:
   using Key = std::array<std::uint32_t, 3>;  // source, begin, end
+  template <class Wanted>
+  protocol::Origins among(const Program& program, OriginId origin, const Wanted& wanted) const;
   const SourceMap& m_sources;
   SourceId m_notebook;
   std::vector<protocol::SourceSpan> m_spans;

@@ -387,6 +387,14 @@ TEST(Compile, SymbolsReferencesAndHints) {
   }
 }
 
+// A function of one line has indices of its own: they are none of the statement that calls it.
+TEST(Compile, ExtentsOfAStatementAreThoseOfItsOwnIndices) {
+  const auto c = clean("input X[3, 4]\ninput C[4, 5]\ndef dot(x[M], y[M]) = sum[i] x[i] * y[i]\nS[i, j] = dot(X[i, _], C[_, j])\n");
+  std::vector<std::string> axes;
+  for (const ExtentHint& hint : c.extents) axes.push_back(hint.axis + std::to_string(hint.extent));
+  EXPECT_EQ(axes, (std::vector<std::string>{"i3", "j5"}));
+}
+
 TEST(Compile, BatchIsDecidedByTheCallerThenSetThenTrainThenLet) {
   const std::string text =
       "let B = 8\ndata D = digits\ninput X[B, 64] = batch D[:, 0..64] / 16 - 0.5\nparam w = 1\nloss L = mean[b, i] X[b, i] * "

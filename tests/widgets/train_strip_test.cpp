@@ -367,7 +367,11 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   strip.show();
   strip.start();
   RunState state;
-  state.phase = RunPhase::Training, state.step = 10, state.steps = 880, state.trials = 2;
+  state.phase = RunPhase::Training, state.step = 10, state.steps = 880;
+  strip.setState(state);
+  EXPECT_EQ(strip.swaps()->sentence(), "No kernel is swapped: nothing is searched in this run.")
+      << "no share of the device is for it";
+  state.trials = 2, state.budgetShare = 0.3;
   strip.setState(state);
   EXPECT_TRUE(strip.swaps()->sentence().contains("only first kernels were timed so far, no candidate was tried"))
       << strip.swaps()->sentence().toStdString();

@@ -206,6 +206,20 @@ TEST_F(Placed, ThePlacesOfAFunctionAreWhatItsCallsMake) {
   EXPECT_EQ(selection().tensors(), std::vector<std::string>{"T"});
 }
 
+// A word, an index or a left side in the body of a function is part of what its calls make.
+TEST_F(Placed, EveryPlaceInAFunctionIsPartOfWhatItsCallsMake) {
+  openWith(
+      "# %%\nlet N = 4\ninput X[N, N] = normal(0, 1)\ninput V[N, N] = normal(0, 1)\n\n"
+      "# %%\ndef lin(x[n, m], w[m, o]) -> y {\n  y[i, j] = sum[k] x[i, k] * w[k, j]\n}\n\n"
+      "# %%\nS = lin(X, V)\nT = lin(S, V)\nshow T\n");
+  for (const auto& [place, at] : {std::pair{"sum[k]", 1}, std::pair{"sum[k]", 4}, std::pair{"y[i, j]", 5}, std::pair{"* w", 0}}) {
+    SCOPED_TRACE(std::string(place) + " " + std::to_string(at));
+    clickInOutline("X");
+    EXPECT_EQ(caret(1, place, static_cast<std::size_t>(at)), "T");
+    EXPECT_EQ(selection().tensors(), (std::vector<std::string>{"S", "T"}));
+  }
+}
+
 // One node computes both: each gradient leads to it and has the places of its own statement alone.
 TEST_F(Placed, OfTwoEqualGradientsEachLeadsToWhatComputesThem) {
   for (const std::string shown : {"", "show d(L)/d(W), d(L)/d(V)\n"}) {

@@ -125,6 +125,23 @@ TEST_F(Runs, ValuesAreOfTheOneThatIsLookedAt) {
   EXPECT_TRUE(told(first)) << cell(2)->tensorView()->facts().toStdString();
 }
 
+// By its name, too, as any command.
+TEST_F(Runs, ResumeIsACommand) {
+  openChecked(kLong);
+  window->action("run.resume")->trigger();
+  EXPECT_TRUE(window->statusText().contains("has left a checkpoint")) << window->statusText().toStdString();
+  const std::int64_t first = trainAndStop();
+  window->showPage(MainWindow::Page::Tune);
+  window->action("run.resume")->trigger();
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().resumedAt == first; }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  replace("sgd(lr=0.01)", "sgd(lr=0.02)");
+  window->action("run.resume")->trigger();
+  EXPECT_TRUE(window->statusText().contains("What is trained has changed")) << window->statusText().toStdString();
+  EXPECT_FALSE(window->workspace().running());
+}
+
 // With a lower learning rate it is another training: a run of its own, which begins with what was learnt.
 TEST_F(Runs, OneBeginsWithWhatAnotherHasLearnt) {
   openChecked(kLong + "\n# %%\nshow W\n");
