@@ -674,7 +674,7 @@ bool isGreyed(const QWidget* widget) { return widget->graphicsEffect() != nullpt
 
 namespace {
 struct SavePlace {
-  QString notebook, folder;
+  QString notebook, folder = QDir::homePath();
 };
 SavePlace& savePlace() {
   static SavePlace place;
@@ -685,7 +685,7 @@ SavePlace& savePlace() {
 void setSavePlace(const QString& notebook) {
   SavePlace& place = savePlace();
   if (place.notebook == notebook) return;
-  place = {notebook, notebook.isEmpty() ? QString() : QFileInfo(notebook).absolutePath()};
+  place = {notebook, notebook.isEmpty() ? QDir::homePath() : QFileInfo(notebook).absolutePath()};
 }
 
 QString askSavePath(QWidget* parent, const QString& title, const QString& name, const QString& filter) {

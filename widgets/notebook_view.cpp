@@ -134,6 +134,10 @@ CellView* NotebookView::make(const Cell& cell) {
       // What is typed makes the editor higher behind this.
       QTimer::singleShot(0, v, [this, v, pressed = QGuiApplication::mouseButtons() != Qt::NoButton] { followCaret(v, pressed); });
     }
+    // A press in a window that is not active yet gives the editor the keyboard behind it.
+    if ((!m_editing || m_active != v->id()) && QGuiApplication::mouseButtons() != Qt::NoButton &&
+        v->editor()->window()->focusWidget() == v->editor())
+      activate(v->id(), true);
     if (!m_editing || m_active != v->id()) return;
     forgetCommand();
     const std::size_t at = v->bodyBegin + v->editor()->caretByte();

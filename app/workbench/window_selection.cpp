@@ -242,7 +242,7 @@ std::vector<std::string> MainWindow::tensorsOfCallsAt(const protocol::Origins& o
   // A word or an index within the body is part of the smallest place there that calls make something of.
   const auto& spans = m_selection.spans();
   const protocol::SourceSpan& at = spans[origins.front()];
-  if (!e)
+  if (!e && !tokenAt(at))
     for (const auto& around : m_tab->workspace->analysis().expansions) {
       if (around.span >= spans.size()) continue;
       const protocol::SourceSpan& s = spans[around.span];

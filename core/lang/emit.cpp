@@ -412,7 +412,8 @@ Hash scalarHash(const Program& p, ExprId root, DType type) {
 
 }  // namespace
 
-TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
+// frame: the call in whose body `span` stands; the root of what a function of one line is written out to has that function's.
+TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span, std::uint32_t frame) {
   const std::vector<PathCondition> guard = std::move(m_guard);
   m_guard.clear();
   const std::size_t scalarsBefore = m_elab.program().scalars.size(), accessesBefore = m_elab.program().accesses.size();
@@ -487,14 +488,17 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
     std::string axis = v.name.empty() ? std::string(1, "ijklmnopqr"[i % 10]) : v.name;
     const std::string base = axis;
     for (int n = 2; !taken.insert(axis).second; ++n) axis = base + std::to_string(n);
-    made.axes.push_back({axis, v.extent, m_elab.originIn(m_elab.context(), v.span.valid() ? v.span : t.head, t.frame)});
+    const bool own = v.span.source == span.source && v.span.begin >= span.begin && v.span.end <= span.end;
+    made.axes.push_back(
+        {axis, v.extent,
+         m_elab.originIn(m_elab.context(), v.span.valid() ? v.span : t.head, v.span.valid() && own ? frame : t.frame)});
   }
   made.outputRank = static_cast<std::uint32_t>(outputRank);
   wish.tensor.axisNames.clear();
   for (std::size_t i = 0; i < outputRank; ++i) wish.tensor.axisNames.push_back(made.axes[i].name);
   made.body = value;
   made.phase = m_elab.m_phase;
-  made.origin = m_elab.originIn(m_elab.context(), span, t.frame);
+  made.origin = m_elab.originIn(m_elab.context(), span, frame);
   checkBounds(op, made);
   const TensorRef result = m_failed ? TensorRef{} : m_elab.makeTensor(wish.tensor);
   if (!result.valid()) {
@@ -516,7 +520,7 @@ TensorRef Statement::emit(TermId root, Wish wish, Span span) {
     else op.axes.insert(op.axes.end(), m_groups[0].variables.begin(), m_groups[0].variables.end());
   }
   wish.tensor.shape = outputShape();
-  return finish(op, root, wish, span);
+  return finish(op, root, wish, span, m_elab.m_frame);
 }
 
 TensorRef Statement::emitScatter(TermId root, std::vector<TermIndex> into, Wish wish, Span span) {
@@ -540,7 +544,7 @@ TensorRef Statement::emitScatter(TermId root, std::vector<TermIndex> into, Wish 
   made.kind = OperatorKind::Scatter;
   made.body = value;
   made.phase = m_elab.m_phase;
-  made.origin = m_elab.originIn(m_elab.context(), span, t.frame);
+  made.origin = m_elab.originIn(m_elab.context(), span, m_elab.m_frame);
   for (const TermIndex& index : into) made.scatter.push_back(emitIndex(op, index, t.frame != 0));
   for (const IndexVar v : op.axes)
     made.axes.push_back(

@@ -238,7 +238,7 @@ ExprId Statement::emitNested(Operation& outer, TermId id) {
   else inner.path = somewhere(outer, inner.axes, path, base + ".any", t);
   m_guard = inner.path;
   const std::vector<IndexVar> axes = inner.axes;
-  const TensorRef made = finish(inner, id, wish, t.span);
+  const TensorRef made = finish(inner, id, wish, t.span, t.frame);
   std::vector<AccessIndex> at;
   for (const IndexVar v : axes) {
     AccessIndex index;

@@ -205,7 +205,7 @@ class Statement {
   void fitsWide(Operation& op, ExprId made, Span span);
   AccessIndex emitIndex(Operation& op, const TermIndex& index, bool expanded);
   ExprId asNumber(Operation& op, ExprId condition, OriginId origin);
-  TensorRef finish(Operation& op, TermId root, Wish& wish, Span span);
+  TensorRef finish(Operation& op, TermId root, Wish& wish, Span span, std::uint32_t frame);
   void freeVariables(TermId id, std::vector<bool>& into, std::vector<bool>& seen) const;
   bool boundsObvious(TermId id, std::vector<bool>& seen) const;
   bool mayBlowUp(TermId id, std::vector<bool>& seen) const;

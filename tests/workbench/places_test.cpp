@@ -206,6 +206,39 @@ TEST_F(Placed, ThePlacesOfAFunctionAreWhatItsCallsMake) {
   EXPECT_EQ(selection().tensors(), std::vector<std::string>{"T"});
 }
 
+// An argument is the tensor that it reads, also where the call is all that the statement computes.
+TEST_F(Placed, AnArgumentOfACallThatIsAWholeRightSideIsATensor) {
+  openWith(
+      "# %%\ninput X[4, 4] = normal(0, 1)\nparam W[4, 4] = normal(0, 0.5)\ndef one(x) = tanh(x) * 2\n\n"
+      "# %%\nA[i,j] = one(W[i,j])\nD[i,j] = one(X[i,j]) + 1\nloss L = mean[i,j] A[i,j] * D[i,j]\nshow d(L)/d(W)\n");
+  GraphView* graph = window->explain()->graph();
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return graph->graph().revision == document().revision() && !graph->graph().nodes.empty(); }));
+  window->showPage(MainWindow::Page::Author);
+  EXPECT_EQ(caret(1, "W[i,j])"), "W");
+  EXPECT_EQ(caret(1, "X[i,j])"), "X");
+  EXPECT_EQ(caret(1, "one(W"), "A");
+  EXPECT_EQ(caret(1, "A[i,j] = "), "A");
+  EXPECT_EQ(caret(0, "tanh"), "D");
+  EXPECT_EQ(selection().tensors(), (std::vector<std::string>{"A", "D"}));
+  // What is chosen by its name leads where its accesses do.
+  clickInOutline("W");
+  EXPECT_TRUE(wait([&] { return window->inspector()->findChild<QToolButton*>("node:A") != nullptr; }));
+}
+
+// The first click into the text of a window that is not active yet selects as any other.
+TEST_F(Placed, AClickIntoAWindowThatIsNotActiveSelects) {
+  openWith("# %%\ninput X[4] = normal(0, 1)\nA[i] = X[i] * 2\nB[i] = A[i] + 1\n");
+  QWidget other;
+  other.show();
+  other.activateWindow();
+  ASSERT_TRUE(QTest::qWaitForWindowActive(&other));
+  ExpressionEditor* editor = cell(0)->editor();
+  const QPoint place = editor->rectOf(editor->bytes().find("B[i]") + 1).center() - editor->viewport()->pos();
+  QTest::mouseClick(editor->viewport(), Qt::LeftButton, Qt::NoModifier, place);
+  EXPECT_TRUE(wait([&] { return selection().tensors() == std::vector<std::string>{"B"}; }));
+}
+
 // A word, an index or a left side in the body of a function is part of what its calls make.
 TEST_F(Placed, EveryPlaceInAFunctionIsPartOfWhatItsCallsMake) {
   openWith(
