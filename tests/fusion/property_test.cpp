@@ -178,8 +178,10 @@ class KeptBytes {
     return found;
   }
   std::vector<Read> readers(TensorId t) const { return reads(t, true); }
+  // What nobody reads was asked for by somebody outside, as a loop's body hands it on.
   bool leaves(TensorId t) const {
-    return std::ranges::any_of(m_p.outputs, [&](const Output& o) { return o.tensor == t; }) || !reads(t, false).empty();
+    return std::ranges::any_of(m_p.outputs, [&](const Output& o) { return o.tensor == t; }) || !reads(t, false).empty() ||
+           readers(t).empty();
   }
   double evaluations(OperatorId op) const {
     double sum = 0;
