@@ -558,25 +558,24 @@ protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
   };
   protocol::Origins own;
   for (const std::uint32_t o : origins)
-    for (const std::uint32_t place : m_instances[static_cast<std::size_t>(m_instance)].origins)
-      if (within(o, place) || within(place, o) || isInBody(o)) {
-        own.push_back(o);
-        break;
-      }
+    if (std::ranges::any_of(m_instances[static_cast<std::size_t>(m_instance)].origins,
+                            [&](std::uint32_t place) { return within(o, place) || within(place, o); }) ||
+        isInBody(o))
+      own.push_back(o);
   return own.empty() ? origins : own;
 }
 
-protocol::Origins KernelView::selectedInBody() const {
+std::unique_ptr<Selection> KernelView::selectedInBody() const {
   protocol::Origins chosen;
   for (const std::uint32_t o : m_selection->origins())
     if (isInBody(o)) chosen.push_back(o);
-  if (chosen.empty()) return {};
-  Selection probe;
-  probe.setSpans(m_selection->spans());
-  probe.select(chosen);
+  if (chosen.empty()) return nullptr;
+  auto places = std::make_unique<Selection>();
+  places->setSpans(m_selection->spans());
+  places->select(chosen);
   const bool any = std::ranges::any_of(
-      m_lines, [&](const ShownLine& line) { return probe.relation(line.origins) == Selection::Relation::Exact; });
-  return any ? chosen : protocol::Origins();
+      m_lines, [&](const ShownLine& line) { return places->relation(line.origins) == Selection::Relation::Exact; });
+  return any ? std::move(places) : nullptr;
 }
 
 // Operators that compute one thing are one, which came from all their statements: its tags are those of the statement that is selected,
@@ -790,10 +789,8 @@ void KernelView::tint() {
   for (const int marker : {kExact, kAround, kAdded, kRemoved}) m_code->markerDeleteAll(marker);
   m_tinted.clear();
   const QString absent = this->absent();
-  Selection inBody;
-  inBody.setSpans(m_selection->spans());
-  inBody.select(selectedInBody());
-  const Selection* const selected = inBody.empty() ? m_selection : &inBody;
+  const std::unique_ptr<Selection> inBody = selectedInBody();
+  const Selection* const selected = inBody ? inBody.get() : m_selection;
   const auto relation = [&](const protocol::Origins& origins) {
     return selected->empty() || !absent.isEmpty() ? Selection::Relation::None : selected->relation(origins);
   };

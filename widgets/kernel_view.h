@@ -2,6 +2,7 @@
 #pragma once
 #include <QWidget>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -95,7 +96,7 @@ class KernelView : public QWidget {
   int activeInstance() const;
   bool isInBody(std::uint32_t span) const { return m_inBody && m_inBody(span); }
   // The places in bodies of functions that were selected, where lines were written out from them: they say more than what their calls make.
-  protocol::Origins selectedInBody() const;
+  std::unique_ptr<Selection> selectedInBody() const;  // null: none
   void findTags();
   void keepOneOfEqual(const std::set<std::uint32_t>& statements, const std::function<bool(std::uint32_t, std::uint32_t)>& holds);
   void showTags();

@@ -78,6 +78,15 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   v->train()->setRuns(hasRuns(tab->workspace->runsPlace()));
 }
 
+namespace {
+void showIn(CellView& v, const KeptRun& run) {
+  v.train()->show();
+  v.setResultMeaning(run.meaning, run.done && !run.done->stopped);
+  v.train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
+  v.train()->setOrigin(begunWith(run.record));
+}
+}  // namespace
+
 void MainWindow::showKept(Tab* tab) {
   if (!tab->kept || tab->training != 0) return;
   const auto& cells = tab->workspace->analysis().cells;
@@ -93,10 +102,7 @@ void MainWindow::showKept(Tab* tab) {
   KeptRun run = std::move(*tab->kept);
   tab->kept.reset();
   tab->shownRun = run.folder;
-  v->train()->show();
-  v->setResultMeaning(run.meaning, run.done && !run.done->stopped);
-  v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
-  v->train()->setOrigin(begunWith(run.record));
+  showIn(*v, run);
   if (const auto say = std::exchange(tab->whenKept, {})) say(*v);
   refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
@@ -127,10 +133,7 @@ void MainWindow::showOtherRuns(Tab* tab) {
         CellView* v = (*tab)->notebook->view(id);
         if (!v || !v->train() || !v->train()->isHidden() || (*tab)->training == id) continue;
         if (!w->holder().isEmpty() && !run.done && !run.error) continue;
-        v->train()->show();
-        v->setResultMeaning(run.meaning, run.done && !run.done->stopped);
-        v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
-        v->train()->setOrigin(begunWith(run.record));
+        showIn(*v, run);
         refreshCheckpoint(tab->get(), id);
       }
       refreshPeer();
