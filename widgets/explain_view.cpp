@@ -446,8 +446,8 @@ void ExplainView::markSelection() {
   revealRelated(related);
   m_marking = true;
   QItemSelection rows;
-  const bool byPlace = m_selection->tensors().empty();
-  m_byPlace = byPlace ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
+  m_byPlace = m_selection->byPlace() ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
+  const bool byPlace = m_selection->tensors().empty() || leadsToOperator(m_graph->graph(), m_byPlace);
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
     if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : m_called.contains(nodes[static_cast<std::size_t>(i)].id))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
@@ -469,6 +469,7 @@ void ExplainView::revealRelated(const std::vector<int>& related) {
 std::set<std::string> ExplainView::ledOperators() const {
   std::set<std::string> operators;
   const auto& nodes = m_graph->graph().nodes;
+  if (!leadsToOperator(m_graph->graph(), m_byPlace)) return operators;
   for (std::size_t i = 0; i < std::min(nodes.size(), m_byPlace.size()); ++i)
     if (m_byPlace[i]) operators.insert(nodes[i].id);
   return operators;

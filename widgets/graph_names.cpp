@@ -85,41 +85,55 @@ std::vector<bool> ledTo(const GraphPage& graph, const Selection& selection, cons
   for (const GraphEdge& e : graph.edges)
     if (!e.carried && !reads.empty() && (e.from == reads || withoutNumber(e.from) == reads || standing.contains(e.from)))
       readers.insert(e.to);
+  const auto placesOf = [](const GraphNode& node) -> const Origins& {
+    return node.kind == NodeKind::Operator ? node.places : node.origins;
+  };
   std::vector<Relation> relation(count);
   std::vector<bool> uses(count), led(count);
   std::set<std::uint32_t> around;  // spans that hold a selected place
   bool used = false;               // by an operator that came from a selected place
-  for (std::size_t i = 0; i < count; ++i) {
-    const GraphNode& node = graph.nodes[i];
-    relation[i] = selection.relation(node.origins);
-    uses[i] = readers.contains(node.id) || (!reads.empty() && isGradientOf(graph, node, reads));
-    used = used || (uses[i] && relation[i] == Relation::Exact);
-    if (relation[i] == Relation::Around)
-      for (const std::uint32_t o : node.origins)
-        if (selection.relation({o}) == Relation::Around) around.insert(o);
-  }
-  bool held = false;
+  bool exact = false;              // some operator did
   // The word of a call is where what it makes was made: that is all of it, also what reads of it within the function.
   bool makes = false;
-  for (std::size_t i = 0; i < count; ++i)
-    makes = makes ||
-            (relation[i] == Relation::Exact && graph.nodes[i].kind == NodeKind::Operator && standing.contains(graph.nodes[i].id));
   for (std::size_t i = 0; i < count; ++i) {
-    // All operators of a function came from the one place of its call.
-    const bool exact = relation[i] == Relation::Exact && (uses[i] || !used || makes);
-    const bool holds = relation[i] == Relation::Around && readers.contains(graph.nodes[i].id);
-    led[i] = exact || holds;
-    held = held || holds;
+    const GraphNode& node = graph.nodes[i];
+    relation[i] = selection.relationOfPlaces(placesOf(node));
+    uses[i] = readers.contains(node.id) || (!reads.empty() && isGradientOf(graph, node, reads));
+    used = used || (uses[i] && relation[i] == Relation::Exact);
+    if (node.kind != NodeKind::Operator) continue;
+    exact = exact || relation[i] == Relation::Exact;
+    makes = makes || (relation[i] == Relation::Exact && standing.contains(node.id));
+    if (relation[i] == Relation::Around)
+      for (const std::uint32_t o : node.places)
+        if (selection.relationOfPlaces({o}) == Relation::Around) around.insert(o);
   }
-  if (const auto least = innermost(around, selection.spans()); !held)
+  // What came from an argument as well, without reading it, is not where it leads.
+  for (std::size_t i = 0; i < count; ++i) led[i] = relation[i] == Relation::Exact && (uses[i] || !used || makes);
+  // What was written there is no part of any operator since: those that read what it read, else those of the smallest place around it.
+  if (!exact) {
+    bool held = false;
     for (std::size_t i = 0; i < count; ++i)
-      if (relation[i] == Relation::Around && std::ranges::any_of(graph.nodes[i].origins, [&](auto o) { return least.contains(o); }))
-        led[i] = true;
+      if (relation[i] == Relation::Around && readers.contains(graph.nodes[i].id)) led[i] = held = true;
+    if (const auto least = innermost(around, selection.spans()); !held)
+      for (std::size_t i = 0; i < count; ++i)
+        if (relation[i] == Relation::Around &&
+            std::ranges::any_of(graph.nodes[i].places, [&](auto o) { return least.contains(o); }))
+          led[i] = true;
+  }
   // The argument of a call is inside no operator.
   if (!selection.empty() && std::ranges::none_of(led, std::identity{})) led = uses;
+  // Of a place in a function that reads a tensor, that tensor.
   for (std::size_t i = 0; i < count; ++i)
-    if (standing.contains(graph.nodes[i].id)) led[i] = true;
+    if (standing.contains(graph.nodes[i].id) ||
+        (graph.nodes[i].kind != NodeKind::Operator && selection.isCalled(graph.nodes[i].id)))
+      led[i] = true;
   return led;
+}
+
+bool leadsToOperator(const GraphPage& graph, const std::vector<bool>& led) {
+  for (std::size_t i = 0; i < std::min(graph.nodes.size(), led.size()); ++i)
+    if (led[i] && graph.nodes[i].kind == NodeKind::Operator) return true;
+  return false;
 }
 
 QStringList nameLines(const QFontMetrics& metrics, const QString& name, int first, int second, bool room,

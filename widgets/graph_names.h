@@ -37,6 +37,9 @@ std::set<std::string> calledNames(const protocol::GraphPage& graph, const Select
 // that they read. What holds an access reads its tensor; where none does, what holds a place is the smallest around it.
 std::vector<bool> ledTo(const protocol::GraphPage& graph, const Selection& selection, const std::string& reads);
 
+// By such a result: does the place lead to an operator? The name of a function does not.
+bool leadsToOperator(const protocol::GraphPage& graph, const std::vector<bool>& led);
+
 // Where the graph has the kernel: the operators of a loop's body are in no graph, and may have the names of others that are.
 std::vector<std::string> nodesOf(const protocol::SubgraphInfo& kernel);
 // What lists call the kernels, no two of them alike: the short name, with the loss, the loop or a number where another has that one, too.

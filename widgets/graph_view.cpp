@@ -296,13 +296,14 @@ void GraphView::relate() {
   const auto called = [this, names = calledNames(m_graph, *m_selection)](const GraphNode& node) {
     return names.contains(node.id) || names.contains(tensorOf(m_graph, node));
   };
-  // A tensor without a node, as one that a pass has taken out, is still where it came from.
-  const bool byName = std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);
   const std::vector<bool> byPlace =
-      m_selection->tensors().empty() ? ledTo(m_graph, *m_selection, m_selection->reads()) : std::vector<bool>();
+      m_selection->byPlace() ? ledTo(m_graph, *m_selection, m_selection->reads()) : std::vector<bool>();
+  // A tensor without a node, as one that a pass has taken out, is still where it came from.
+  const bool byName = (!m_selection->byPlace() || !leadsToOperator(m_graph, byPlace)) &&
+                      std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);
   const auto placed = [&](std::size_t i) {
-    return m_selection->tensors().empty() ? static_cast<bool>(byPlace[i])
-                                          : m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact;
+    return m_selection->byPlace() ? static_cast<bool>(byPlace[i])
+                                  : m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact;
   };
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
     if ((!m_selection->empty() && !decided && (byName ? called(m_graph.nodes[i]) : placed(i))) ||

@@ -165,12 +165,12 @@ QString nothingChosen() {
 
 InspectorView::InspectorView(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_name(new WrappedLabel), m_facts(label({}, "muted")), m_kept(new WrappedLabel({}, "muted")),
-      m_empty(label(nothingChosen(), "muted")), m_proved(new Badge(theme)), m_checked(new Badge(theme)),
-      m_certificate(new Section(theme, tr("Certificate"))), m_derivation(new Section(theme, tr("Derivation"))),
-      m_check(new Section(theme, tr("Numeric check"))), m_valueSection(new Section(theme, tr("Values"))),
-      m_leads(new Section(theme, tr("Leads to"))), m_steps(new DerivationView(theme)),
-      m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea), m_body(new QWidget), m_head(new QWidget),
-      m_line(line()), m_values(new TensorView(theme, true)) {
+      m_among(label({}, "muted")), m_empty(label(nothingChosen(), "muted")), m_proved(new Badge(theme)),
+      m_checked(new Badge(theme)), m_certificate(new Section(theme, tr("Certificate"))),
+      m_derivation(new Section(theme, tr("Derivation"))), m_check(new Section(theme, tr("Numeric check"))),
+      m_valueSection(new Section(theme, tr("Values"))), m_leads(new Section(theme, tr("Leads to"))),
+      m_steps(new DerivationView(theme)), m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea),
+      m_body(new QWidget), m_head(new QWidget), m_line(line()), m_values(new TensorView(theme, true)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -193,6 +193,12 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_facts->setFont(theme->ui(12));
   m_kept->setFont(theme->ui(12));
   m_kept->hide();
+  m_among->setFont(theme->ui(12));
+  m_among->setWordWrap(true);
+  m_among->setTextFormat(Qt::RichText);
+  m_among->setTextInteractionFlags(Qt::LinksAccessibleByMouse | Qt::LinksAccessibleByKeyboard);
+  m_among->hide();
+  connect(m_among, &QLabel::linkActivated, this, &InspectorView::amongChosen);
   auto* title = new QHBoxLayout;
   m_pin->setCheckable(true);
   m_pin->setAccessibleName(tr("Pin"));
@@ -202,6 +208,7 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   head->addLayout(title);
   head->addWidget(m_facts);
   head->addWidget(m_kept);
+  head->addWidget(m_among);
   m_badges = new QHBoxLayout;
   m_badges->setSpacing(8);
   m_badges->addWidget(m_proved, 0, Qt::AlignLeft);
@@ -244,6 +251,20 @@ void InspectorView::placeBadges() {
 void InspectorView::setKept(const QString& why) {
   m_kept->setWords(pinned() ? QString() : why);
   m_kept->setVisible(!m_kept->words().isEmpty());
+}
+
+void InspectorView::setAmong(const QStringList& tensors) {
+  constexpr qsizetype kMost = 8;
+  m_among->setVisible(tensors.size() > 1 && !pinned());
+  QStringList links;
+  for (const QString& name : tensors.first(std::min(tensors.size(), kMost))) {
+    const QString shown = derivativeText(name).toHtmlEscaped();
+    links << (name == m_tensor ? QStringLiteral("<b>%1</b>").arg(shown)
+                               : QStringLiteral("<a href=\"%1\" style=\"color:%2\">%3</a>")
+                                     .arg(name.toHtmlEscaped(), m_theme->colors().accent.name(), shown));
+  }
+  if (tensors.size() > kMost) links << tr("%1 more").arg(tensors.size() - kMost);
+  m_among->setText(tr("One of %1 of this place: %2").arg(tensors.size()).arg(links.join(QStringLiteral(", "))));
 }
 
 QString InspectorView::kept() const { return m_tensor.isEmpty() ? QString() : m_kept->words(); }

@@ -38,6 +38,9 @@ class InspectorView : public QWidget {
   void setTensor(const protocol::TensorInfo& tensor);
   void setKept(const QString& why);  // it stays though it is not what is selected; "": it is
   QString kept() const;
+  // Of several tensors of the selected place, the shown one included: what it is one of; one or none: nothing is said.
+  void setAmong(const QStringList& tensors);
+  QLabel* among() const { return m_among; }  // links to the others
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
   void beginCheck();  // as a click on compare() would, as soon as it is there
@@ -66,6 +69,7 @@ class InspectorView : public QWidget {
   void checkingChanged();
   void sliceWanted();
   void leadChosen(const QString& target);
+  void amongChosen(const QString& tensor);
 
  protected:
   void resizeEvent(QResizeEvent*) override;
@@ -83,6 +87,7 @@ class InspectorView : public QWidget {
   WrappedLabel* m_name;
   QLabel* m_facts;
   WrappedLabel* m_kept;
+  QLabel* m_among;
   QLabel* m_empty;
   QString m_instead;
   Badge *m_proved, *m_checked;

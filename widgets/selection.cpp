@@ -2,21 +2,24 @@
 #include "widgets/selection.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nf {
 
 using protocol::SourceSpan;
 
 void Selection::setSpans(std::vector<SourceSpan> spans) {
-  std::vector<SourceSpan> kept;
-  for (const auto id : m_selected)
-    if (id < m_spans.size()) kept.push_back(m_spans[id]);
-  m_spans = std::move(spans);
-  m_selected.clear();
+  const std::vector<SourceSpan> before = std::exchange(m_spans, std::move(spans));
+  for (protocol::Origins* places : {&m_selected, &m_body}) {
+    protocol::Origins kept;
+    for (const auto id : *places) {
+      if (id >= before.size()) continue;
+      const auto found = std::find(m_spans.begin(), m_spans.end(), before[id]);
+      if (found != m_spans.end()) kept.push_back(static_cast<std::uint32_t>(found - m_spans.begin()));
+    }
+    *places = std::move(kept);
+  }
   if (m_spans.empty()) m_tensors.clear();
-  for (const SourceSpan& span : kept)
-    if (const auto found = std::find(m_spans.begin(), m_spans.end(), span); found != m_spans.end())
-      m_selected.push_back(static_cast<std::uint32_t>(found - m_spans.begin()));
   relate();
   Q_EMIT changed();
 }
@@ -25,6 +28,7 @@ void Selection::select(const protocol::Origins& origins, std::vector<std::string
   if (tensors == m_tensors && (!tensors.empty() || origins == m_selected)) return;
   m_selected = origins;
   m_tensors = std::move(tensors);
+  m_body.clear();
   m_reads.clear();
   ++m_choices;
   relate();
@@ -41,6 +45,14 @@ void Selection::place(const protocol::Origins& origins) {
 void Selection::call(std::vector<std::string> tensors) {
   if (tensors == m_tensors) return;
   m_tensors = std::move(tensors);
+  Q_EMIT changed();
+}
+
+void Selection::callIn(protocol::Origins body, std::vector<std::string> tensors) {
+  if (tensors == m_tensors && body == m_body) return;
+  m_body = std::move(body);
+  m_tensors = std::move(tensors);
+  relate();
   Q_EMIT changed();
 }
 
@@ -86,23 +98,35 @@ void Selection::selectBytes(std::uint32_t begin, std::uint32_t end) {
 }
 
 void Selection::relate() {
-  m_relation.assign(m_spans.size(), Relation::None);
-  for (const auto id : m_selected) {
+  m_relation = relationsTo(m_selected);
+  m_ofBody = relationsTo(m_body);
+}
+
+std::vector<Selection::Relation> Selection::relationsTo(const protocol::Origins& all) const {
+  std::vector<Relation> relations(m_spans.size(), Relation::None);
+  for (const auto id : all) {
     if (id >= m_spans.size()) continue;
     const SourceSpan& chosen = m_spans[id];
     for (std::size_t i = 0; i < m_spans.size(); ++i) {
       const SourceSpan& s = m_spans[i];
       if (s.source != chosen.source) continue;
-      if (s.begin >= chosen.begin && s.end <= chosen.end) m_relation[i] = Relation::Exact;
-      else if (s.begin <= chosen.begin && s.end >= chosen.end) m_relation[i] = std::max(m_relation[i], Relation::Around);
+      if (s.begin >= chosen.begin && s.end <= chosen.end) relations[i] = Relation::Exact;
+      else if (s.begin <= chosen.begin && s.end >= chosen.end) relations[i] = std::max(relations[i], Relation::Around);
     }
   }
+  return relations;
 }
 
-Selection::Relation Selection::relation(const protocol::Origins& origins) const {
+Selection::Relation Selection::relation(const protocol::Origins& origins) const { return best(m_relation, origins); }
+
+Selection::Relation Selection::relationOfPlaces(const protocol::Origins& places) const {
+  return best(m_body.empty() ? m_relation : m_ofBody, places);
+}
+
+Selection::Relation Selection::best(const std::vector<Relation>& relations, const protocol::Origins& origins) {
   Relation best = Relation::None;
   for (const auto id : origins)
-    if (id < m_relation.size()) best = std::max(best, m_relation[id]);
+    if (id < relations.size()) best = std::max(best, relations[id]);
   return best;
 }
 

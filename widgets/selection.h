@@ -31,6 +31,13 @@ class Selection : public QObject {
   void call(std::vector<std::string> tensors);
   // The smallest spans of the notebook that contain bytes [begin, end).
   void selectBytes(std::uint32_t begin, std::uint32_t end);
+  // The same choice, of a place in the body of a function: the names of what its calls make or read there. What is made is not chosen
+  // whole, views go by the place.
+  void callIn(protocol::Origins body, std::vector<std::string> tensors);
+  const protocol::Origins& body() const { return m_body; }
+  bool byPlace() const { return m_tensors.empty() || !m_body.empty(); }
+  // Of the chosen places, those in a body alone where there are any.
+  Relation relationOfPlaces(const protocol::Origins& places) const;
   // The tensor that the chosen places, which have no name, read.
   void read(std::string tensor);
   const std::string& reads() const { return m_reads; }
@@ -55,11 +62,14 @@ class Selection : public QObject {
 
  private:
   void relate();
+  static Relation best(const std::vector<Relation>& relations, const protocol::Origins& origins);
+  std::vector<Relation> relationsTo(const protocol::Origins& chosen) const;
   std::vector<protocol::SourceSpan> m_spans;
   protocol::Origins m_selected;
   std::vector<std::string> m_tensors;
   std::string m_reads;
-  std::vector<Relation> m_relation;  // by span id
+  protocol::Origins m_body;
+  std::vector<Relation> m_relation, m_ofBody;  // by span id
   std::uint64_t m_choices = 0;
 };
 

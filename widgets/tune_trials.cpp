@@ -57,9 +57,12 @@ QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
 }
 
 bool isSelectedPartOfLoop(const std::vector<SubgraphInfo>& kernels, const SubgraphInfo& kernel, const Selection& selection) {
+  const auto exact = [&](const SubgraphInfo& k) { return selection.relationOfPlaces(k.places) == Selection::Relation::Exact; };
   const auto near = [&](const SubgraphInfo& k) { return selection.relation(k.origins) != Selection::Relation::None; };
-  return kernel.loop.empty() || near(kernel) ||
-         std::ranges::none_of(kernels, [&](const SubgraphInfo& k) { return k.loop == kernel.loop && near(k); });
+  const auto any = [&](const auto& is) {
+    return std::ranges::any_of(kernels, [&](const SubgraphInfo& k) { return k.loop == kernel.loop && is(k); });
+  };
+  return kernel.loop.empty() || (any(exact) ? exact(kernel) : near(kernel) || !any(near));
 }
 
 QString rowTip(const SubgraphInfo& kernel, const TrialInfo* fastest) {
@@ -403,11 +406,12 @@ void TuneView::showLineage() {
 bool TuneView::holdsSelected(const std::string& subgraph) const {
   const auto s = std::ranges::find(m_subgraphs, subgraph, &SubgraphInfo::id);
   if (s == m_subgraphs.end() || m_selection->empty()) return false;
-  return isLed(*s) || m_selection->relation(nodesOf(*s), s->origins) == Selection::Relation::Exact;
+  if (m_selection->byPlace() && m_ledChoice == m_selection->choices() && !m_ledOperators.empty()) return isLed(*s);
+  return m_selection->relation(nodesOf(*s), s->origins) == Selection::Relation::Exact;
 }
 
 bool TuneView::isLed(const SubgraphInfo& s) const {
-  if (m_ledChoice != m_selection->choices() || !m_selection->tensors().empty()) return false;
+  if (m_ledChoice != m_selection->choices() || !m_selection->byPlace()) return false;
   const auto led = [this](const std::string& op) { return m_ledOperators.contains(op); };
   if (!led(s.loop) && std::ranges::none_of(s.operators, led)) return false;
   return isSelectedPartOfLoop(m_subgraphs, s, *m_selection);
@@ -427,7 +431,9 @@ void TuneView::markSelection() {
   if (m_selection->empty()) return;
   if (subgraph() && (m_leading || m_led == m_selection->choices())) return;
   // By name: the one that holds all that was chosen, else what is made last. An operator that is computed again has a number: "Y#2".
-  if (const auto& tensors = m_selection->tensors(); !tensors.empty()) {
+  const auto& tensors = m_selection->tensors();
+  if (!tensors.empty() && m_selection->byPlace() && m_ledChoice != m_selection->choices()) return;  // it is not known yet
+  if (!tensors.empty() && (!m_selection->byPlace() || m_ledOperators.empty())) {
     const auto holds = [](const SubgraphInfo& s, const std::string& tensor, bool again) {
       return s.loop == tensor || std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
                return op == tensor || (again && op.starts_with(tensor) && op.substr(tensor.size()).starts_with('#'));

@@ -265,9 +265,10 @@ class MainWindow : public QMainWindow {
   Theme* m_text;  // of the notebooks, which are read larger or smaller; outlives the widgets
   QStringList m_engineCommand;
   Selection m_selection;
-  std::uint64_t m_revealed = 0;  // choice of it that was brought into sight in the text
-  bool m_valuesOfPause = false;  // asked for since the run was paused
-  bool m_staysInSight = false;   // what is chosen now moves no page
+  std::uint64_t m_revealed = 0;     // choice of it that was brought into sight in the text
+  std::uint64_t m_amongChoice = 0;  // choice of it of which somebody went to another of the tensors of its place
+  bool m_valuesOfPause = false;     // asked for since the run was paused
+  bool m_staysInSight = false;      // what is chosen now moves no page
   ActionRegistry* m_actions;
   std::vector<std::unique_ptr<Tab>> m_tabs;
   Tab* m_tab = nullptr;  // the current one

@@ -54,6 +54,11 @@ void MainWindow::inspect(const QString& name) {
   m_tab->inspected = name;
   m_inspector->setTensor(*t);
   m_inspector->setKept({});
+  QStringList among;
+  if (!m_selection.body().empty() && m_selection.isCalled(t->name))
+    for (const std::string& other : m_selection.tensors())
+      if (tensorNamed(other)) among << QString::fromStdString(other);
+  m_inspector->setAmong(among);
   m_tab->workspace->wantExpression(name);
   m_tab->workspace->wantSlice(m_inspector->values()->request());
   refreshLeads();
@@ -348,6 +353,9 @@ void MainWindow::inspectSelection() {
       if (expansionAt(o) && std::find(places.begin(), places.end(), o) == places.end()) places.push_back(o);
     if (!places.empty()) m_selection.place(places);
     revealSelection();
+    // One of several that somebody went to stays.
+    if (!m_selection.body().empty() && m_amongChoice == m_selection.choices() && tensorNamed(m_tab->inspected.toStdString()))
+      return inspect(m_tab->inspected);
     // What is computed again, "Y#2", is Y; an operator that has no tensor in the notebook has none to show.
     for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
       for (const std::string& name : {*tensor, std::string(withoutNumber(*tensor))})
@@ -359,7 +367,8 @@ void MainWindow::inspectSelection() {
     m_inspector->setNoTensor(QString::fromStdString(std::string(withoutNumber(selection.tensors().back()))));
     return refreshLeads();
   }
-  if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty()) return m_selection.call(std::move(made));
+  if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty())
+    return m_selection.callIn(selection.origins(), std::move(made));
   for (const auto& s : m_tab->workspace->analysis().symbols)
     if (s.kind == protocol::SymbolKind::Function && selection.selectedSpans() == std::vector{s.definition}) {
       if (m_inspector->pinned()) return;
@@ -422,9 +431,10 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   const auto related = [&](const protocol::Origins& places) {
     return updated.empty() && probe.relation(places) == Selection::Relation::Exact;
   };
-  const std::string& reads = tensor == m_tab->inspected.toStdString() ? tensor : m_selection.reads();
+  const std::string& reads = tensor == m_tab->inspected.toStdString() && m_selection.body().empty() ? tensor : m_selection.reads();
   std::vector<bool> led = token ? ledTo(graph, probe, reads) : std::vector<bool>(graph.nodes.size());
   for (std::size_t i = 0; i < led.size() && !token; ++i) led[i] = related(graph.nodes[i].origins);
+  const bool operators = leadsToOperator(graph, led);
   const auto updates = [&](const std::string& id) {
     return std::any_of(graph.edges.begin(), graph.edges.end(),
                        [&](const auto& e) { return e.carried && e.from == id && e.to == tensor; });
@@ -436,7 +446,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const auto& node = graph.nodes[i];
     const bool ofUpdate = !updated.empty() && isUpdateOf(node, updated);
-    const bool chosen = std::find(tensors.begin(), tensors.end(), node.id) != tensors.end();
+    const bool whole = m_selection.body().empty() || !token || node.kind != protocol::NodeKind::Operator || !operators;
+    const bool chosen = whole && std::find(tensors.begin(), tensors.end(), node.id) != tensors.end();
     if (!chosen && !led[i] && !updates(node.id) && !ofUpdate) continue;
     ids.push_back(node.id);
     const auto leadTo = [&](const std::string& made) {
@@ -475,12 +486,15 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
   for (const auto& s : subgraphs) {
     const auto chosen = [&](const std::string& op) {
-      return std::find(tensors.begin(), tensors.end(), op) != tensors.end() || std::find(ids.begin(), ids.end(), op) != ids.end();
+      const bool named = m_selection.body().empty() || !token || !operators;
+      return (named && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) ||
+             std::find(ids.begin(), ids.end(), op) != ids.end();
     };
     const bool own = isSelectedPartOfLoop(subgraphs, s, probe) &&
                      (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
     const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
-    if (!own && !around && !related(s.origins)) continue;
+    const bool from = !(token && operators) && related(s.origins);
+    if (!own && !around && !from) continue;
     if (++kernels > kMostKernels && !own) continue;
     const QString id = QString::fromStdString(s.id);
     leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
@@ -510,10 +524,11 @@ void MainWindow::refreshLeads() {
     const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
     const bool several = m_selection.tensors().size() > 1 && m_selection.isCalled(t->name);  // that a function makes
     // What no operator makes is known by where it is read, as a token is.
-    m_inspector->setLeads(token                 ? leadsOf(m_selection.origins(), {t->name}, true)
-                          : !t->readers.empty() ? leadsOf(placesOf({t->name}), {t->name}, true)
-                          : several             ? leadsOf(m_selection.origins(), m_selection.tensors(), false)
-                                                : leadsOf(t->origins, withParts({t->name}), false));
+    m_inspector->setLeads(token                         ? leadsOf(m_selection.origins(), {t->name}, true)
+                          : !m_selection.body().empty() ? leadsOf(m_selection.body(), m_selection.tensors(), true)
+                          : !t->readers.empty()         ? leadsOf(placesOf({t->name}), {t->name}, true)
+                          : several                     ? leadsOf(m_selection.origins(), m_selection.tensors(), false)
+                                                        : leadsOf(t->origins, withParts({t->name}), false));
   } else if (m_inspector->tensor().isEmpty() && !m_selection.empty()) {
     const auto& tensors = m_selection.tensors();
     const auto* token = tensors.empty() ? selectedToken() : nullptr;

@@ -593,6 +593,10 @@ void MainWindow::connectViews() {
     });
   });
   connect(m_inspector, &InspectorView::checkingChanged, this, &MainWindow::refreshStatus);
+  connect(m_inspector, &InspectorView::amongChosen, this, [this](const QString& tensor) {
+    m_amongChoice = m_selection.choices();
+    inspect(tensor);
+  });
   connect(m_inspector, &InspectorView::leadChosen, this, [this](const QString& target) {
     if (m_selection.empty()) chooseTensor(m_inspector->tensor());
     follow(target);

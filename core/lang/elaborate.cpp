@@ -84,19 +84,28 @@ OriginId Elaborator::originIn(Context& context, Span span, std::uint32_t frame) 
   return id;
 }
 
-OriginId Elaborator::originOfRead(Context& context, Span span, std::uint32_t frame, const std::vector<Passed>& passed) {
-  const OriginId read = originIn(context, span, frame);
-  if (!read.valid() || frame == 0 || passed.empty()) return read;
+// What goes through calls is not made by them: of places in their bodies it has the places alone, not the calls.
+OriginId Elaborator::originThrough(Context& context, Span span, std::uint32_t frame, const std::vector<Passed>& passed) {
+  const OriginId own = originIn(context, span, frame);
+  if (!own.valid() || passed.empty()) return own;
   Hasher hasher;
-  hasher.add(std::uint64_t{read.value});
+  hasher.add(std::uint64_t{own.value});
   for (const Passed& p : passed)
     hasher.add(std::uint64_t{p.span.source.value} << 32 | p.span.begin).add(std::uint64_t{p.span.end} << 32 | p.frame);
   const std::uint64_t key = hasher.finish().low;
   if (const auto found = context.origins.find(key); found != context.origins.end()) return found->second;
   std::vector<OriginId> from;
-  for (const Passed& p : passed)
-    if (const OriginId id = originIn(context, p.span, p.frame); id.valid()) from.push_back(id);
-  Origin o = (*context.program)[read];
+  for (const Passed& p : passed) {
+    if (p.frame == 0) {
+      if (const OriginId id = originIn(context, p.span, 0); id.valid()) from.push_back(id);
+    } else if (inNotebook(p.span)) {
+      Origin o;
+      o.span = p.span;
+      o.pass = "expand";
+      from.push_back(context.program->addOrigin(std::move(o)));
+    }
+  }
+  Origin o = (*context.program)[own];
   o.parents.insert(o.parents.end(), from.begin(), from.end());
   const OriginId id = context.program->addOrigin(std::move(o));
   context.origins.emplace(key, id);
@@ -293,6 +302,12 @@ void Elaborator::noteReference(Span span, const Entity& entity) {
   const TensorRef& tensor = entity.view.tensor;
   auto& references = tensor.level == 0 ? m_out.references : m_contexts[tensor.level]->references;
   references.push_back({span, tensor.id, {}});
+}
+
+// The tensor's name in a slice is no place of its own, the slice is.
+void Elaborator::noteSlice(Span name, Span whole, const TensorRef& tensor) {
+  auto& references = tensor.level == 0 ? m_out.references : m_contexts[tensor.level]->references;
+  if (!references.empty() && references.back().span == name) references.back().span = whole;
 }
 
 // The functions that are written into an operator are part of what it makes.

@@ -29,13 +29,15 @@ struct TensorRef {
   bool valid() const { return id.valid(); }
 };
 
-// A whole tensor, or a slice X[_, t, _]: fixed[i] unset is a free axis.
-// An argument of a call, where it is written: what the body reads of it came from there, too.
+// Where a value goes through a call: its argument in the caller, its parameter, a use of that in the body. What is read of it came
+// from there, too.
 struct Passed {
   Span span;
   std::uint32_t frame = 0;  // the call that it stands in the body of; 0: none
+  friend bool operator==(const Passed&, const Passed&) = default;
 };
 
+// A whole tensor, or a slice X[_, t, _]: fixed[i] unset is a free axis.
 struct View {
   TensorRef tensor;
   std::vector<Passed> passed;
@@ -153,7 +155,7 @@ class Elaborator {
   TensorId import(const TensorRef& ref);  // its id in the current program
   OriginId origin(Span span);
   OriginId originIn(Context& context, Span span, std::uint32_t frame);
-  OriginId originOfRead(Context& context, Span span, std::uint32_t frame, const std::vector<Passed>& passed);
+  OriginId originThrough(Context& context, Span span, std::uint32_t frame, const std::vector<Passed>& passed);
   std::vector<std::int64_t> counters() const { return m_trips; }
   std::string fresh(const std::string& wish);
 
@@ -170,6 +172,7 @@ class Elaborator {
   void close();
   std::string fullName(const std::string& local);
   void noteUse(Entity& entity, Span use, bool written);
+  void noteSlice(Span name, Span whole, const TensorRef& tensor);
   void noteReference(Span span, const Entity& entity);
   void noteCalls(const ast::Ast& ast, ast::ExprRef value, const Entity& made);
   void noteMeaning(const Entity& entity);

@@ -227,7 +227,7 @@ ExprId Statement::emitCondition(Operation& op, const Term& t) {
 
 ExprId Statement::emitLoad(Operation& op, const Term& t) {
   const TermId self = static_cast<TermId>(&t - m_terms.data());
-  const OriginId origin = m_elab.originOfRead(m_elab.context(), t.span, t.frame, t.passed);
+  const OriginId origin = m_elab.originThrough(m_elab.context(), t.span, t.frame, t.passed);
   std::vector<AccessIndex> at;
   at.reserve(t.indices.size());
   for (const TermIndex& index : t.indices) at.push_back(emitIndex(op, index, t.frame != 0));
@@ -278,7 +278,7 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
   if (const auto done = once ? op.memo.find(key) : op.memo.end(); done != op.memo.end()) return done->second;
   // The token of an access is all of it, indices included; of everything else its operator or name.
   const Span token = t.kind == Term::Kind::Load ? t.span : t.head;
-  const OriginId origin = m_elab.originIn(m_elab.context(), token, t.frame);
+  const OriginId origin = m_elab.originThrough(m_elab.context(), token, t.frame, t.passed);
   if (wide && !t.soft && t.kind == Term::Kind::Op && t.op == ScalarOp::Cast && t.type == DType::I64)
     return emitTerm(op, t.operands[0], DType::I64);
   if (wide && !t.soft && t.type == DType::I32 && !isIndexArithmetic(t)) {

@@ -128,6 +128,7 @@ std::optional<View> Elaborator::slice(const Ast& ast, ExprRef ref, Statement* wi
   const Expr& e = ast[ref];
   const auto base = within ? within->tensorArgument(e.args[0]) : wholeTensor(ast, e.args[0], {});
   if (!base) return std::nullopt;
+  noteSlice(ast[e.args[0]].span, e.span, base->tensor);
   const Tensor& t = tensorOf(base->tensor);
   const std::string name = t.name;
   const std::size_t full = t.shape.size(), rank = base->rankOf(t);
@@ -140,6 +141,7 @@ std::optional<View> Elaborator::slice(const Ast& ast, ExprRef ref, Statement* wi
   }
   View view;
   view.tensor = base->tensor;
+  view.passed = base->passed;
   view.fixed.resize(full);
   std::size_t next = 1;
   for (std::size_t k = 0; k < full; ++k) {
@@ -450,11 +452,19 @@ bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& 
   std::vector<std::string> named;
   for (const Argument& option : options) named.push_back(option.name);
   if (!hasArity(f, arguments.size(), named, site)) return false;
+  // The frame of this call is the next one.
+  const auto pass = [&](Entity& e, const Argument& argument, const Parameter& p) {
+    if (e.kind == Entity::Kind::Tensor) e.view.passed.push_back({argument.span, m_frame});
+    const Passed parameter{p.span, static_cast<std::uint32_t>(m_frames.size())};
+    if (e.kind == Entity::Kind::Tensor) e.view.passed.push_back(parameter);
+    if (within && e.term != kNone) within->passThrough(e.term, parameter);
+  };
   // Numbers first: a shape may name one, as in X[N, K] with K an argument.
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Parameter& p = def.parameters[i];
     if (p.hasShape) continue;
     Entity e = arguments[i].entity;
+    pass(e, arguments[i], p);
     e.symbol = kNone;
     e.definition = p.span;
     into.names.insert_or_assign(std::string(p.name), std::move(e));
@@ -471,7 +481,7 @@ bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& 
     }
     if (!bindShape(f, p, arguments[i].entity.view, arguments[i].span)) return false;
     Entity e = arguments[i].entity;
-    e.view.passed.push_back({arguments[i].span, m_frame});
+    pass(e, arguments[i], p);
     e.symbol = kNone;
     e.definition = p.span;
     into.names.insert_or_assign(std::string(p.name), std::move(e));

@@ -245,7 +245,7 @@ ExprId Statement::emitNested(Operation& outer, TermId id) {
     index.affine = IndexExpr::variable(outer.position[v]);
     at.push_back(std::move(index));
   }
-  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  const OriginId origin = m_elab.originThrough(m_elab.context(), t.head, t.frame, t.passed);
   if (!made.valid()) {
     m_failed = true;
     return m_elab.program().constant(0, t.type, origin);

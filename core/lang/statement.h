@@ -37,7 +37,7 @@ struct Term {
   IndexExpr index;  // Index, Condition; Random: the point, where it is written
   bool hasPoint = false;
   TensorRef tensor;
-  std::vector<Passed> passed;  // Load: of the View
+  std::vector<Passed> passed;  // Load: of the View; an argument of a one-line function: the parameter's uses, too
   std::vector<TermIndex> indices;
   TermId otherwise = kNoTerm;
   std::array<TermId, 3> operands{kNoTerm, kNoTerm, kNoTerm};
@@ -74,7 +74,8 @@ class Statement {
   std::optional<Entity> wholeArgument(ast::ExprRef e, const std::string& takes, const Function* f);
   std::optional<View> tensorArgument(ast::ExprRef e);
   std::optional<Entity> wholeCall(ast::ExprRef e);  // a function of whole tensors, called here
-  bool indexOfCaller(const ast::Expr& name);        // an index of the operator around such a call: reported, once a call
+  void passThrough(TermId argument, const Passed& place);
+  bool indexOfCaller(const ast::Expr& name);  // an index of the operator around such a call: reported, once a call
   std::optional<Number> constantOf(TermId id) const;
   // The expression is to be a number known while compiling; `what`, `counts`: see Elaborator::number.
   void numberFor(const std::string& what, bool counts) { m_numberFor = &what, m_counts = counts; }

@@ -319,8 +319,16 @@ TermId Statement::nameTerm(const Expr& e) {
   return entityTerm(*entity, e);
 }
 
+void Statement::passThrough(TermId argument, const Passed& place) {
+  std::vector<Passed>& passed = m_terms[argument].passed;
+  if (std::ranges::find(passed, place) == passed.end()) passed.push_back(place);
+}
+
 TermId Statement::entityTerm(Entity& entity, const Expr& e) {
-  if (entity.within == this && entity.term != kNone) return entity.term;
+  if (entity.within == this && entity.term != kNone) {
+    if (m_elab.m_frame != 0) passThrough(entity.term, {e.span, m_elab.m_frame});
+    return entity.term;
+  }
   if (entity.within && entity.within != this && entity.kind != Entity::Kind::Number) {
     m_elab.reportWithin(e.text, e.span);
     return error(e.span);

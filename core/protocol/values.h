@@ -302,9 +302,10 @@ struct GraphNode {
   bool changed = false;
   bool outsideStep = false;  // only a `show` or an `eval` needs it: no part of what trains, and of what is decided
   Origins origins;
+  Origins places;  // where it and all that it computes is written, ascending: tokens of its text, of bodies of functions, of calls
   std::vector<MergedOperator> merged;  // equal ones that are this node since: the one that has its name, and the others; else empty
   NF_FIELDS(GraphNode, id, name, kind, phase, text, statement, category, dtype, shape, bytes, flops, added, changed, outsideStep,
-            origins, merged);
+            origins, places, merged);
 };
 
 struct GraphEdge {
@@ -461,13 +462,13 @@ struct SubgraphInfo {
   SubgraphState state = SubgraphState::Waiting;  // Pinned: a `hint schedule` of the notebook keeps its schedule
   std::string pinTensor;                         // what a `hint schedule` names it by; empty: no hint can
   std::int64_t flops = 0, bytes = 0;             // of one call; bytes: distinct tensors read and written
-  Origins origins;
+  Origins origins, places;                       // places: as of a node
   JsonText inUse;                      // schedule of the kernel that the last training runs or ran with; empty: none has run it
   std::optional<std::uint64_t> trial;  // whose time `us` is
   std::optional<KernelMaking> made;    // the kernel of that trial, or the pinned one; none: nothing is known of it
   std::string loop;                    // node id of the outermost loop that it runs in; empty: none
   NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
-            flops, bytes, origins, inUse, trial, made, loop);
+            flops, bytes, origins, places, inUse, trial, made, loop);
 };
 
 struct TrialInfo {

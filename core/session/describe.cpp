@@ -99,9 +99,8 @@ bool readsByData(const Program& p, ExprId load) {
   return std::any_of(indices.begin(), indices.end(), [](const AccessIndex& i) { return i.isData(); });
 }
 
-// The places of the accesses of each tensor, bodies of loops included: the nearest span of each access, and where one stands in the
-// body of a function of the notebook, that, too. The word in `train` that all
-// updates stand for, `sgd`, is none: it would be a place of every parameter.
+// The places of the accesses of each tensor, bodies of loops included. The word in `train` that all updates stand for, `sgd`, is none:
+// it would be a place of every parameter.
 std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& spans) {
   std::vector<protocol::Origins> readers(p.tensors.size());
   std::set<std::uint32_t> updates;
@@ -114,10 +113,7 @@ std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& sp
   for (const ScalarNode& n : p.scalars) {
     if (n.op != ScalarOp::Load || !n.origin.valid()) continue;
     protocol::Origins& of = readers[p[n.access].tensor.value];
-    if (const auto places = spans.of(p, n.origin); !places.empty()) note(of, places.front());
-    for (OriginId o = n.origin; o.valid(); o = p[o].parents.empty() ? OriginId() : p[o].parents.front())
-      if (spans.isExpanded(p[o]))
-        if (const auto place = spans.number(p[o].span)) note(of, *place);
+    for (const std::uint32_t place : spans.readAt(p, n.origin)) note(of, place);
   }
   for (const Loop& loop : p.loops) {
     const auto inside = readersOf(*loop.body, spans);
@@ -443,6 +439,8 @@ class GraphPart {
     node.added = !before.empty() && known == before.end();
     node.changed = known != before.end() && known->second != computedBy(p, id);
     node.origins = m_spans.of(p, op.origin);
+    const std::set<std::uint32_t> places = m_spans.placesOf(p, id);
+    node.places.assign(places.begin(), places.end());
     return node;
   }
 
@@ -538,9 +536,13 @@ void describeMerged(protocol::GraphPage& page, const MergedNames& merged, const 
     std::vector<std::string>& names = found->second;
     std::sort(names.begin(), names.end());
     names.insert(names.begin(), node.id);
+    std::set<std::uint32_t> places(node.places.begin(), node.places.end());
     for (const std::string& name : names)
-      if (const TensorId t = differentiated.tensorNamed(name); t.valid() && made[t.value].valid())
+      if (const TensorId t = differentiated.tensorNamed(name); t.valid() && made[t.value].valid()) {
         node.merged.push_back({name, spans.of(differentiated, differentiated[made[t.value]].origin)});
+        places.merge(spans.placesOf(differentiated, made[t.value]));
+      }
+    node.places.assign(places.begin(), places.end());
     if (node.merged.size() < 2) node.merged.clear();
   }
 }

@@ -144,11 +144,16 @@ class Expansions : Around {
     if (tensors.size() < kMost && std::find(tensors.begin(), tensors.end(), tensor) == tensors.end()) tensors.push_back(tensor);
   }
 
-  // What is in a function that another one calls is in the place of that call, too.
+  // What is in a function that another one calls is in the place of that call, too; what a call was given, in those that stand for it.
   void add(const Program& program, OriginId origin, const std::string& tensor, bool made) {
-    for (; origin.valid(); origin = program[origin].parents.empty() ? OriginId() : program[origin].parents.front()) {
-      const Origin& o = program[origin];
-      if (o.pass.empty()) return;
+    std::unordered_set<std::uint32_t> seen;
+    std::vector<OriginId> open{origin};
+    while (!open.empty()) {
+      const OriginId id = open.back();
+      open.pop_back();
+      if (!id.valid() || !seen.insert(id.value).second) continue;
+      const Origin& o = program[id];
+      open.insert(open.end(), o.parents.rbegin(), o.parents.rend());
       if (!m_spans.isExpanded(o)) continue;
       const auto number = m_spans.number(o.span);
       if (!number) continue;

@@ -144,6 +144,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   const auto device = target();
   restoreRun(revision.notebook().sources.at(revision.notebook().notebook));
   std::map<std::string, std::size_t> places;
+  std::map<std::string, std::set<std::uint32_t>> written;  // by kernel: where it is, as spans
   std::map<std::string, std::set<std::string>>
       makers;  // kernels by what they make: a loop's body may have a name of the program around
   std::map<std::pair<std::string, std::string>, std::int64_t> work;  // of a kernel for what it makes, operations
@@ -212,8 +213,10 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       }
       for (const std::uint32_t origin : revision.spans().of(own, own[op].origin))
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
+      written[hash].merge(revision.spans().placesOf(own, op));
     }
   });
+  for (protocol::SubgraphInfo& info : answer.subgraphs) info.places.assign(written[info.id].begin(), written[info.id].end());
   // By what it spends most on: a schedule is chosen for that, and what else is fused with it may be another kernel's after an edit or a
   // hint. So may a number at a name, and what is computed again elsewhere: only where there is no other.
   std::set<std::string> repeated;

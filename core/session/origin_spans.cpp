@@ -56,6 +56,55 @@ protocol::Origins OriginSpans::expandedFrom(const Program& program, OriginId ori
   return among(program, origin, [this](const Origin& o) { return isExpanded(o); });
 }
 
+std::set<std::uint32_t> OriginSpans::placesOf(const Program& program, OperatorId op) const {
+  std::set<std::uint32_t> places;
+  addPlaces(places, program, op);
+  return places;
+}
+
+void OriginSpans::addPlaces(std::set<std::uint32_t>& into, const Program& program, OperatorId id) const {
+  const Operator& op = program[id];
+  addPlaces(into, program, op.origin);
+  if (op.kind == OperatorKind::Loop) {
+    const Program& body = *program[op.loop].body;
+    for (std::size_t i = 0; i < body.operators.size(); ++i) addPlaces(into, body, OperatorId(i));
+    return;
+  }
+  if (op.output.valid()) addPlaces(into, program, program[op.output].origin);
+  for (const Axis& axis : op.axes) addPlaces(into, program, axis.origin);
+  std::unordered_set<std::uint32_t> seen;
+  const auto add = [&](ExprId root) {
+    for (const ExprId e : nodesOf(program, root))
+      if (seen.insert(program[e].origin.value).second) addPlaces(into, program, program[e].origin);
+  };
+  add(op.body);
+  for (const AccessIndex& index : op.scatter)
+    if (index.isData()) add(index.data);
+}
+
+void OriginSpans::addPlaces(std::set<std::uint32_t>& into, const Program& program, OriginId origin) const {
+  for (const protocol::Origins& places : {of(program, origin), expandedFrom(program, origin)})
+    into.insert(places.begin(), places.end());
+}
+
+protocol::Origins OriginSpans::readAt(const Program& program, OriginId access) const {
+  protocol::Origins result;
+  const auto note = [&](const Origin& o) {
+    const auto place = o.span.valid() ? number(o.span) : std::nullopt;
+    if (place && std::find(result.begin(), result.end(), *place) == result.end()) result.push_back(*place);
+  };
+  // What nobody hands over, a parameter of the notebook, is read by the calls, too.
+  for (OriginId id = access; id.valid();) {
+    const Origin& o = program[id];
+    if (o.pass.empty() || isExpanded(o)) note(o);
+    const std::size_t calls = o.pass == "expand" && !o.parents.empty() ? 1 : 0;  // the call is the first
+    for (std::size_t i = calls; i < o.parents.size(); ++i)
+      if (o.parents[i].valid()) note(program[o.parents[i]]);
+    id = o.parents.size() == 1 ? o.parents.front() : OriginId();
+  }
+  return result;
+}
+
 template <class Wanted>
 protocol::Origins OriginSpans::among(const Program& program, OriginId origin, const Wanted& wanted) const {
   constexpr std::size_t kMost = 64, kMostVisited = 4096;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/ir/program.h"
@@ -25,6 +26,11 @@ class OriginSpans {
   protocol::Origins of(const Program& program, OriginId origin) const;
   // The places in bodies of functions of the notebook that it was written out from: no origins, but places of its text.
   protocol::Origins expandedFrom(const Program& program, OriginId origin) const;
+  // Where an operator and all that it computes is written: tokens of the text, of bodies of functions and of loops, and calls.
+  std::set<std::uint32_t> placesOf(const Program& program, OperatorId op) const;
+  // Where what an access reads is written: the access; of one in a function its place there, parameters and arguments that hand it over,
+  // where there are none of these the calls.
+  protocol::Origins readAt(const Program& program, OriginId access) const;
   protocol::SourceSpan place(Span span) const;
   std::optional<std::uint32_t> number(Span span) const;  // of exactly this place
   // Of a call: it stands in the body of a function of the notebook. Such a place has a number; what it became is of the call, for
@@ -34,6 +40,8 @@ class OriginSpans {
 
  private:
   using Key = std::array<std::uint32_t, 3>;  // source, begin, end
+  void addPlaces(std::set<std::uint32_t>& into, const Program& program, OriginId origin) const;
+  void addPlaces(std::set<std::uint32_t>& into, const Program& program, OperatorId op) const;
   template <class Wanted>
   protocol::Origins among(const Program& program, OriginId origin, const Wanted& wanted) const;
   const SourceMap& m_sources;

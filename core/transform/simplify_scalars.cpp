@@ -70,7 +70,7 @@ class Simplification {
     return n.op == ScalarOp::Cast && n.type == DType::I64 && m_program[n.operands[0]].type == DType::I32 ? n.operands[0] : index;
   }
 
-  // One node for equal ones.
+  // One node for equal ones, which came from all of their places.
   ExprId shared(ExprId root) {
     std::unordered_map<std::uint32_t, ExprId> same;
     for (const ExprId id : nodesOf(m_program, root)) {
@@ -109,9 +109,15 @@ class Simplification {
         m_program.scalars.push_back(n);
         at->second = ExprId(m_program.scalars.size() - 1);
       }
+      if (!isNew) join(m_program.scalars[at->second.value].origin, n.origin);
       same.emplace(id.value, at->second);
     }
     return same.at(root.value);
+  }
+
+  void join(OriginId& to, OriginId from) {
+    if (!from.valid() || to == from) return;
+    to = to.valid() ? m_program.derivedOrigin("simplify_scalars", {to, from}) : from;
   }
 
   // Replaces selects whose condition every way to them has decided: select(c, select(c, a, b), d) is select(c, a, d).

@@ -175,16 +175,17 @@ inline protocol::GraphPage graph(std::uint64_t revision, const std::string& stag
               {"transformed", 5, "5"},
               {"partitioned", 5, "5 in 5 subgraphs"},
               {"fused", 5, "5 in 4 kernels"}};
-  const auto node = [&](const char* id, NodeKind kind, Phase phase, const char* text, Origins origins) {
+  const auto node = [&](const char* id, NodeKind kind, Phase phase, const char* text, Origins origins, Origins places = {}) {
     GraphNode n;
-    n.id = n.name = id, n.kind = kind, n.phase = phase, n.text = text, n.origins = std::move(origins), n.dtype = "f32",
-    n.shape = {32, 28, 28};
+    n.id = n.name = id, n.kind = kind, n.phase = phase, n.text = text, n.dtype = "f32", n.shape = {32, 28, 28};
+    n.places = places.empty() ? origins : std::move(places);
+    n.origins = std::move(origins);
     n.bytes = 1605632, n.flops = 231211008, n.category = "output-fusable", n.added = phase != Phase::Forward;
     g.nodes.push_back(n);
   };
   node("A", NodeKind::Input, Phase::Forward, "", {4});
   node("W", NodeKind::Param, Phase::Forward, "", {5});
-  node("Y", NodeKind::Operator, Phase::Forward, "Σ A·W", {0});
+  node("Y", NodeKind::Operator, Phase::Forward, "Σ A·W", {0}, {0, 1, 2});
   node("L", NodeKind::Operator, Phase::Forward, "mean (Y-1)²", {3});
   const auto edge = [&](const char* from, const char* to, bool kept = false) {
     g.edges.push_back({from, to, from, 1605632, kept, false});
@@ -192,7 +193,7 @@ inline protocol::GraphPage graph(std::uint64_t revision, const std::string& stag
   edge("A", "Y"), edge("W", "Y"), edge("Y", "L");
   if (stage != "source") {
     node("d(L)/d(Y)", NodeKind::Operator, Phase::Backward, "2/n (Y-1)", {3});
-    node("d(L)/d(W)", NodeKind::Operator, Phase::Backward, "Σ dY·A", {0, 2});
+    node("d(L)/d(W)", NodeKind::Operator, Phase::Backward, "Σ dY·A", {0, 2}, {0, 1, 2});
     node("W <-", NodeKind::Operator, Phase::Optimizer, "sgd", {5});
     edge("L", "d(L)/d(Y)"), edge("Y", "d(L)/d(Y)", true), edge("d(L)/d(Y)", "d(L)/d(W)"), edge("d(L)/d(W)", "W <-"),
         edge("A", "d(L)/d(W)", true);

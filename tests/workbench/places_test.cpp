@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What a token of the text and a part of a formula stand for: the tensor that the inspector shows.
+#include <QLabel>
 #include <QToolButton>
 
 #include "tests/workbench/selected.h"
@@ -443,6 +444,79 @@ TEST_F(Placed, AStatementInALoopLeadsOn) {
     if (s.name == "z + h") window->tune()->chooseSubgraph(s.id);
   window->showPage(MainWindow::Page::Tune);
   EXPECT_TRUE(wait([&] { return window->tune()->kernel()->tintedLines().size() > 3; })) << "lines of its own";
+}
+
+// Within a loop and in the functions that it calls, each place leads to what is computed there, also where that was moved out of the loop.
+TEST_F(Placed, APlaceWithinALoopLeadsToItsOwnNodes) {
+  openWith(
+      "# %%\ndef sq(x) = x * x * 0.5\ndef cell(v, h, W, Q) -> g {\n  P[n, j] = sum[i] v[n, i] * W[i, j]\n"
+      "  g[n, j] = tanh(h[n, j] + P[n, j]) * sq(Q[n, j])\n}\n\n"
+      "# %%\ninput X[4, 3, 5] = normal(0, 1)\nparam W[5, 6] = normal(0, 0.5)\nparam Q[4, 6] = normal(0, 1)\n"
+      "const h[4, 6] = zeros()\nfor t in 0..3 { h = cell(X[_, t, _], h, W, Q) }\nA[n, j] = sq(tanh(h[n, j])) + h[n, j]\n"
+      "loss L = mean[n, j] A[n, j]\n\n# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
+  window->showPage(MainWindow::Page::Explain);
+  const GraphView* graph = window->explain()->graph();
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && !graph->graph().nodes.empty(); }));
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+  window->showPage(MainWindow::Page::Author);
+  using Names = std::set<std::string>;
+  const auto marked = [&] {
+    Names ids;
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      if (graph->isChosen(i)) ids.insert(graph->graph().nodes[i].id);
+    return ids;
+  };
+  const auto led = [&](const char* kind, qsizetype from) {
+    Names names;
+    for (const QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+      if (b->isVisible() && b->objectName().startsWith(QLatin1String(kind)))
+        names.insert((from ? b->objectName().mid(from) : b->text()).toStdString());
+    return names;
+  };
+  const std::string h = "h", hoisted = "h.P_steps", dh = "d(L)/d(h)_steps", dP = "d(L)/d(h.P)_steps", dW = "d(L)/d(W)",
+                    dQ = "d(L)/d(Q)";
+  struct Case {
+    std::size_t cell;
+    const char* context;
+    std::size_t at;
+    const char* inspected;
+    Names nodes;
+  };
+  const std::vector<Case> cases{
+      {1, "X[_, t", 0, "X", {"X", hoisted, dW}},     {1, "X[_, t", 5, "X", {"X", hoisted, dW}},
+      {1, "h, W, Q)", 0, "h", {h, dh, dP, dQ}},      {1, "W, Q)", 0, "W", {"W", hoisted, dW}},
+      {1, "Q) }", 0, "Q", {"Q", h, dh, dP, dQ}},     {1, "cell(X", 0, "h", {hoisted, h, dh, dP, dW, dQ}},
+      {1, "sq(tanh", 4, "A", {"A", "d(L)/d(h)"}},    {1, "+ h[n", 2, "h", {h, "A", "d(L)/d(h)"}},
+      {0, "v[n, i]", 0, "X", {"X", hoisted, dW}},    {0, "cell(v", 5, "X", {"X", hoisted, dW}},
+      {0, "P[n, j])", 0, "h", {h, dh, dP, dQ}},      {0, "tanh(h", 0, "h", {h, dh, dP, dQ}},
+      {0, "Q[n, j])", 0, "Q", {"Q", h, dh, dP, dQ}}, {0, "x * 0.5", 0, "Q", {"Q", h, "A", "d(L)/d(h)", dh, dP, dQ}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.context) + " " + std::to_string(c.at));
+    clickInOutline("L");
+    EXPECT_EQ(caret(c.cell, c.context, c.at).toStdString(), c.inspected);
+    EXPECT_TRUE(wait([&] { return marked() == c.nodes; })) << testing::PrintToString(marked());
+    const auto isListed = [&] {
+      const Names nodes = led("node:", 5);
+      return std::ranges::all_of(c.nodes, [&](const std::string& id) { return nodes.contains(id); });
+    };
+    EXPECT_TRUE(wait(isListed)) << testing::PrintToString(led("node:", 5));
+    const Names kernels = led("kernel:", 0);
+    EXPECT_EQ(kernels.contains("Kernel h"), c.nodes.contains(h)) << testing::PrintToString(kernels);
+    EXPECT_EQ(kernels.contains("Kernel h.P_steps"), c.nodes.contains(hoisted)) << testing::PrintToString(kernels);
+  }
+  // Of the tensors that go through a place the inspector shows one, and has the others at hand.
+  EXPECT_EQ(caret(0, "x * x"), "Q");
+  QLabel* among = window->inspector()->among();
+  EXPECT_TRUE(among->isVisible());
+  EXPECT_EQ(among->textFormat(), Qt::RichText);
+  EXPECT_TRUE(among->text().startsWith("One of 2 of this place")) << among->text().toStdString();
+  Q_EMIT among->linkActivated(QStringLiteral("A"));
+  EXPECT_EQ(window->inspector()->tensor(), "A");
+  EXPECT_TRUE(marked().contains("d(L)/d(Q)")) << "the place stays what is selected";
+  caret(1, "W, Q)");
+  EXPECT_FALSE(among->isVisible());
 }
 
 }  // namespace
