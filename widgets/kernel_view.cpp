@@ -655,6 +655,15 @@ void KernelView::findTags() {
   std::stable_sort(m_tags.begin(), m_tags.end(), [&](const Tag& a, const Tag& b) {
     return std::pair(spans[a.origin].source, spans[a.origin].begin) < std::pair(spans[b.origin].source, spans[b.origin].begin);
   });
+  // A parameter that is called what it is given says nothing beside that.
+  std::set<std::uint32_t> repeated;
+  for (const Tag& tag : m_tags)
+    if (isInBody(tag.origin) && !tag.text.contains(QLatin1Char('[')) && std::ranges::any_of(m_tags, [&](const Tag& other) {
+          return other.origin != tag.origin && !repeated.contains(other.origin) && other.text == tag.text &&
+                 other.lines == tag.lines;
+        }))
+      repeated.insert(tag.origin);
+  std::erase_if(m_tags, [&](const Tag& tag) { return repeated.contains(tag.origin); });
   keepOneOfEqual(statements, holds);
   // Many lines come from few tokens: those are worth a number. Accesses have theirs always.
   while (m_tags.size() > kMostTags) {

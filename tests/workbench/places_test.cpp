@@ -517,6 +517,18 @@ TEST_F(Placed, APlaceWithinALoopLeadsToItsOwnNodes) {
   EXPECT_TRUE(marked().contains("d(L)/d(Q)")) << "the place stays what is selected";
   caret(1, "W, Q)");
   EXPECT_FALSE(among->isVisible());
+  // What is called alike outside and in a function is one tag of the kernel.
+  for (const auto& s : window->workspace().subgraphs().subgraphs)
+    if (s.name == "h") window->tune()->chooseSubgraph(s.id);
+  window->showPage(MainWindow::Page::Tune);
+  const KernelView* kernel = window->tune()->kernel();
+  const auto isTagged = [&](const char* text) {
+    return std::ranges::count_if(kernel->tags(), [&](const auto& tag) { return tag.text == QLatin1String(text); });
+  };
+  EXPECT_TRUE(wait([&] { return isTagged("tanh") == 1; }));
+  EXPECT_EQ(isTagged("Q"), 1);
+  EXPECT_EQ(isTagged("h"), 1);
+  EXPECT_EQ(isTagged("Q[n, j]"), 1);
 }
 
 }  // namespace
