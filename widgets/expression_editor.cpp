@@ -686,6 +686,7 @@ void ExpressionEditor::mousePressEvent(QMouseEvent* event) {
 void ExpressionEditor::focusInEvent(QFocusEvent* event) {
   QPlainTextEdit::focusInEvent(event);
   refold();
+  tellSignature();
   Q_EMIT focused();
 }
 
@@ -693,6 +694,8 @@ void ExpressionEditor::focusOutEvent(QFocusEvent* event) {
   QPlainTextEdit::focusOutEvent(event);
   refold();
   if (m_completions) m_completions->hide();
+  // Of the call that the caret stands in, as long as somebody is there.
+  if (event->reason() != Qt::PopupFocusReason && !std::exchange(m_signature, {}).isEmpty()) Q_EMIT signatureChanged({});
 }
 
 // The notebook scrolls, not the cell.

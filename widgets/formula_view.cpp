@@ -63,6 +63,11 @@ std::string derivativeAt(const protocol::Formula& formula, std::uint32_t node) {
 void FormulaView::findTinted() {
   using Relation = Selection::Relation;
   m_tinted.clear();
+  // Of a place in a function what was written out from there, where anything was.
+  const auto isInBody = [this](const protocol::FormulaNode& node) {
+    return !m_selection->body().empty() && m_selection->relationOfPlaces(node.bodies) == Relation::Exact;
+  };
+  bool inBody = false;
   for (const auto& formula : m_formulas) {
     const std::size_t n = formula.nodes.size();
     std::vector<bool> exact(n, false), own(n, false), left(n, false);
@@ -87,11 +92,14 @@ void FormulaView::findTinted() {
       any = any || own[i];
     }
     m_tinted.push_back(any ? std::move(own) : std::move(exact));
+    inBody = inBody || std::ranges::any_of(formula.nodes, isInBody);
     // A derivative has a name of its own, whatever its places are.
     for (std::uint32_t i = 0; i < n && !m_selection->tensors().empty(); ++i)
       if (const std::string name = derivativeAt(formula, i); !name.empty())
         m_tinted.back()[i] = m_tinted.back()[i] || m_selection->isCalled(name);
   }
+  for (std::size_t f = 0; f < m_formulas.size() && inBody; ++f)
+    for (std::size_t i = 0; i < m_formulas[f].nodes.size(); ++i) m_tinted[f][i] = isInBody(m_formulas[f].nodes[i]);
   update();
 }
 

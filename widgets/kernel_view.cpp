@@ -587,9 +587,16 @@ void KernelView::keepOneOfEqual(const std::set<std::uint32_t>& statements,
   for (const Tag& tag : m_tags)
     for (const std::uint32_t s : statements)
       if (holds(s, tag.origin)) tags[s].push_back(&tag);
-  const auto equal = [](const std::vector<const Tag*>& a, const std::vector<const Tag*>& b) {
-    return std::ranges::equal(
-        a, b, [](const Tag* x, const Tag* y) { return x->origin != y->origin && x->text == y->text && x->lines == y->lines; });
+  // Each statement has its own name and its own indices.
+  const auto& spans = m_selection->spans();
+  const auto wordOf = [&](const Tag& tag) {
+    const auto names = [&](std::uint32_t s) { return s < spans.size() && spans[s].begin == spans[tag.origin].begin; };
+    return std::ranges::any_of(statements, names) ? QString() : tag.text.left(tag.text.indexOf(QLatin1Char('[')));
+  };
+  const auto equal = [&](const std::vector<const Tag*>& a, const std::vector<const Tag*>& b) {
+    return std::ranges::equal(a, b, [&](const Tag* x, const Tag* y) {
+      return x->origin != y->origin && wordOf(*x) == wordOf(*y) && x->lines == y->lines;
+    });
   };
   const auto oneOperator = [&](std::uint32_t a, std::uint32_t b) {
     return !holds(a, b) && !holds(b, a) && std::ranges::any_of(m_kernel.expressionOrigins, [&](const protocol::Origins& line) {
@@ -643,7 +650,7 @@ void KernelView::findTags() {
       return std::any_of(texts.begin(), texts.end(), [&](const auto& t) { return relation(t.first, t.second); });
     };
     const std::uint32_t o = origin;
-    if ((statements.contains(o) || isInBody(o)) &&
+    if ((statements.contains(o) || isInBody(o) || text.contains(QLatin1Char('{'))) &&
         other([&](std::uint32_t k, const QString& t) { return holds(o, k) && named(t); }))
       continue;
     const bool number = !named(text);

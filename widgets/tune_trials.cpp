@@ -56,13 +56,15 @@ QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
                            : QObject::tr("first; best %1").arg(significant(fastestUs));
 }
 
-bool isSelectedPartOfLoop(const std::vector<SubgraphInfo>& kernels, const SubgraphInfo& kernel, const Selection& selection) {
+bool isSelectedPart(const std::vector<SubgraphInfo>& kernels, const SubgraphInfo& kernel, const Selection& selection,
+                    bool byPlace) {
   const auto exact = [&](const SubgraphInfo& k) { return selection.relationOfPlaces(k.places) == Selection::Relation::Exact; };
   const auto near = [&](const SubgraphInfo& k) { return selection.relation(k.origins) != Selection::Relation::None; };
-  const auto any = [&](const auto& is) {
+  if (byPlace && std::ranges::any_of(kernels, exact)) return exact(kernel);
+  const auto anyInLoop = [&](const auto& is) {
     return std::ranges::any_of(kernels, [&](const SubgraphInfo& k) { return k.loop == kernel.loop && is(k); });
   };
-  return kernel.loop.empty() || (any(exact) ? exact(kernel) : near(kernel) || !any(near));
+  return kernel.loop.empty() || (anyInLoop(exact) ? exact(kernel) : near(kernel) || !anyInLoop(near));
 }
 
 QString rowTip(const SubgraphInfo& kernel, const TrialInfo* fastest) {
@@ -414,7 +416,7 @@ bool TuneView::isLed(const SubgraphInfo& s) const {
   if (m_ledChoice != m_selection->choices() || !m_selection->byPlace()) return false;
   const auto led = [this](const std::string& op) { return m_ledOperators.contains(op); };
   if (!led(s.loop) && std::ranges::none_of(s.operators, led)) return false;
-  return isSelectedPartOfLoop(m_subgraphs, s, *m_selection);
+  return isSelectedPart(m_subgraphs, s, *m_selection, true);
 }
 
 void TuneView::setLed(std::set<std::string> operators) {

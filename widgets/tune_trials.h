@@ -20,9 +20,9 @@ QString rowTip(const protocol::SubgraphInfo& kernel, const protocol::TrialInfo* 
 std::optional<std::uint64_t> measuredAlready(const std::vector<protocol::TrialInfo>& trials, const protocol::TrialInfo* shown,
                                              const protocol::JsonText& schedule);
 
-// The graph has a loop as one node: what is selected in its body is of those of its kernels that came from that place; where it came from
-// none of them, of all. True of a kernel in no loop.
-bool isSelectedPartOfLoop(const std::vector<protocol::SubgraphInfo>& kernels, const protocol::SubgraphInfo& kernel,
-                          const Selection& selection);
+// Of the kernels that a selected place leads to by their operators: those that compute or read something there, where any do. The graph
+// has a loop as one node: what is selected in its body is of those of its kernels that came from around it, else of all.
+bool isSelectedPart(const std::vector<protocol::SubgraphInfo>& kernels, const protocol::SubgraphInfo& kernel,
+                    const Selection& selection, bool byPlace);
 
 }  // namespace nf

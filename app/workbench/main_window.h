@@ -186,6 +186,8 @@ class MainWindow : public QMainWindow {
   protocol::Origins placesOf(const std::vector<std::string>& tensors) const;
   std::optional<protocol::TensorInfo> tensorNamed(const std::string& name) const;
   const protocol::ExpansionInfo* expansionAt(std::uint32_t span) const;  // of a place in a function of the notebook; else null
+  const protocol::ExpansionInfo* expansionAround(const protocol::Origins& origins) const;
+  protocol::Origins placesOfSelection() const;
   std::vector<std::string> tensorsOfCallsAt(const protocol::Origins& origins) const;
   std::string tensorMadeAround(const protocol::Origins& origins) const;
   std::string lastUpdateOf(const protocol::Origins& origins) const;

@@ -235,28 +235,45 @@ const protocol::ExpansionInfo* MainWindow::expansionAt(std::uint32_t span) const
   return nullptr;
 }
 
-// A place in a function of the notebook is everything that its calls make of it; the function's name, what its calls make.
-std::vector<std::string> MainWindow::tensorsOfCallsAt(const protocol::Origins& origins) const {
-  std::vector<std::string> made;
-  const auto add = [&](const std::string& tensor) {
-    if (!tensor.empty() && m_tab->workspace->tensor(tensor) && std::find(made.begin(), made.end(), tensor) == made.end())
-      made.push_back(tensor);
-  };
-  if (origins.size() != 1 || origins.front() >= m_selection.spans().size()) return made;
+// What a place in a function of the notebook was written out to; a word or an index within the body is part of the smallest place there
+// that calls make something of.
+const protocol::ExpansionInfo* MainWindow::expansionAround(const protocol::Origins& origins) const {
+  if (origins.size() != 1 || origins.front() >= m_selection.spans().size()) return nullptr;
   const auto* e = expansionAt(origins.front());
-  // A word or an index within the body is part of the smallest place there that calls make something of.
   const auto& spans = m_selection.spans();
   const protocol::SourceSpan& at = spans[origins.front()];
-  if (!e && !tokenAt(at))
-    for (const auto& around : m_tab->workspace->analysis().expansions) {
-      if (around.span >= spans.size()) continue;
-      const protocol::SourceSpan& s = spans[around.span];
-      const bool holds = s.source == at.source && s.begin <= at.begin && s.end >= at.end;
-      if (holds && (!e || s.end - s.begin < spans[e->span].end - spans[e->span].begin)) e = &around;
-    }
-  if (e)
-    for (const std::string& tensor : e->tensors) add(tensor);
+  if (e || tokenAt(at)) return e;
+  for (const auto& around : m_tab->workspace->analysis().expansions) {
+    if (around.span >= spans.size()) continue;
+    const protocol::SourceSpan& s = spans[around.span];
+    const bool holds = s.source == at.source && s.begin <= at.begin && s.end >= at.end;
+    if (holds && (!e || s.end - s.begin < spans[e->span].end - spans[e->span].begin)) e = &around;
+  }
+  return e;
+}
+
+// It is everything that its calls make of it; the function's name, what its calls make.
+std::vector<std::string> MainWindow::tensorsOfCallsAt(const protocol::Origins& origins) const {
+  std::vector<std::string> made;
+  if (const auto* e = expansionAround(origins))
+    for (const std::string& tensor : e->tensors)
+      if (!tensor.empty() && m_tab->workspace->tensor(tensor) && std::ranges::find(made, tensor) == made.end())
+        made.push_back(tensor);
   return made;
+}
+
+// Of what is chosen by its names; of a place in a function that place, and where its calls make what they make of it.
+protocol::Origins MainWindow::placesOfSelection() const {
+  if (m_selection.body().empty()) return placesOf(m_selection.tensors());
+  const auto* e = expansionAround(m_selection.body());
+  std::vector<std::string> made;
+  if (e)
+    for (const std::string& tensor : m_selection.tensors())
+      if (std::ranges::find(e->made, tensor) != e->made.end()) made.push_back(tensor);
+  protocol::Origins places = placesOf(made);
+  for (const auto o : m_selection.body())
+    if (std::ranges::find(places, o) == places.end()) places.push_back(o);
+  return places;
 }
 
 namespace {
@@ -347,10 +364,7 @@ void MainWindow::inspectSelection() {
   }
   if (!selection.tensors().empty()) {
     if (auto all = withParts(selection.tensors()); all != selection.tensors()) return m_selection.call(std::move(all));
-    auto places = placesOf(selection.tensors());
-    // The place in a function that its calls were found by stays one of them.
-    for (const auto o : selection.origins())
-      if (expansionAt(o) && std::find(places.begin(), places.end(), o) == places.end()) places.push_back(o);
+    const auto places = placesOfSelection();
     if (!places.empty()) m_selection.place(places);
     revealSelection();
     // One of several that somebody went to stays.
@@ -490,7 +504,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
       return (named && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) ||
              std::find(ids.begin(), ids.end(), op) != ids.end();
     };
-    const bool own = isSelectedPartOfLoop(subgraphs, s, probe) &&
+    const bool own = isSelectedPart(subgraphs, s, probe, token) &&
                      (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
     const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
     const bool from = !(token && operators) && related(s.origins);

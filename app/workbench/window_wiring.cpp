@@ -245,7 +245,7 @@ void MainWindow::connectTab(Tab* tab) {
     m_tune->showInstances();
     // The graph knows where a node comes from.
     if (!m_selection.tensors().empty()) m_selection.call(withParts(m_selection.tensors()));
-    if (const auto places = placesOf(m_selection.tensors()); !places.empty()) m_selection.place(places);
+    if (const auto places = placesOfSelection(); !places.empty()) m_selection.place(places);
     showLed();
     refreshLeads();
   });
@@ -622,7 +622,7 @@ void MainWindow::connectViews() {
                                 m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving,
                                                           k->verdict, k->loop, k->fusedKernels, k->splitKernels});
                                 setStatus("ok", shortName(k->verdict));
-                                if (k->judged) workspace().wantFusion(), workspace().wantSubgraphs();
+                                if (k->judged) workspace().wantPlan();
                               } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
                                 m_explain->setComparisonFailed(QString::fromStdString(f->message));
                                 setStatus("error", QString::fromStdString(f->message));

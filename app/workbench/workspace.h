@@ -129,6 +129,7 @@ class Workspace : public QObject {
   void wantExpression(const QString& tensor);
   void wantGraph(const QString& stage);
   void wantFusion();
+  void wantPlan();  // decided anew: decisions and kernels, the graph at the stage that was asked for last
   // Share of the device that the search may take beside this notebook's steps, 0 to 1; each engine that it starts is told.
   void setBudget(double share);
   double budget() const { return m_budget.value_or(kUsualBudget); }
@@ -306,6 +307,7 @@ class Workspace : public QObject {
   bool m_runAsked = false;
   bool m_resuming = false;  // until the first step tells where the checkpoint was
   std::uint64_t m_graphTicket = 0;
+  QString m_stage;                   // of the graph that was asked for last; empty: none
   std::uint64_t m_planRevision = 0;  // whose `fused` stage has been told; 0: none
 };
 

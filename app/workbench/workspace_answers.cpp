@@ -145,6 +145,7 @@ void Workspace::wantExpression(const QString& tensor) {
 
 void Workspace::wantGraph(const QString& stage) {
   const auto ticket = ++m_graphTicket;
+  m_stage = stage;
   const auto show = [this, stage, ticket] {
     graphPages({}, stage, ticket, [this](const GraphPage& graph) {
       if (graph.stage == "fused") m_planRevision = graph.revision;
@@ -208,6 +209,13 @@ void Workspace::wantFusion() {
   });
 }
 
+void Workspace::wantPlan() {
+  m_planRevision = 0;
+  if (!m_stage.isEmpty()) wantGraph(m_stage);
+  wantFusion();
+  wantSubgraphs();
+}
+
 void Workspace::setBudget(double share) {
   m_budget = share;
   tell(BudgetRequest{share, std::nullopt});
@@ -220,8 +228,7 @@ void Workspace::wantDevices(bool measure) {
     Q_EMIT devicesArrived();
     if (measure) {
       // Decisions are by the constants.
-      wantFusion();
-      wantSubgraphs();
+      wantPlan();
       Q_EMIT devicesMeasured();
     }
     Q_EMIT milestone(QStringLiteral("devices"));
@@ -239,8 +246,7 @@ void Workspace::useDevice(const QString& name) {
     m_whole.clear();
     Q_EMIT devicesArrived();
     for (const auto& [subgraph, trials] : known) wantTrials(subgraph);
-    wantFusion();
-    wantSubgraphs();
+    wantPlan();
   });
 }
 
@@ -626,8 +632,7 @@ void Workspace::handle(const Envelope& envelope) {
       m_swaps.push_back(swapOf(*reverted));
       Q_EMIT swapArrived(m_swaps.back());
     }
-    wantFusion();
-    wantSubgraphs();
+    wantPlan();
     return;
   }
   if (const auto* finished = std::get_if<DoneEvent>(&envelope.message)) {

@@ -47,6 +47,18 @@ Diagnostic& Elaborator::report(std::string code, std::string message, Span span)
       d.span = site;
       d.notes.push_back({"in " + function + ", expanded from here", span});
     } else {
+      // One mistake, however many calls meet it: the first is told whole.
+      constexpr std::size_t kMostCalls = 3;
+      const auto known = std::find_if(m_out.diagnostics.begin(), m_out.diagnostics.end(),
+                                      [&](const Diagnostic& other) { return other.span == span && other.code == d.code; });
+      if (known != m_out.diagnostics.end()) {
+        const std::string words = "in this call of " + function;
+        const auto calls = std::count_if(known->notes.begin(), known->notes.end(),
+                                         [&](const DiagnosticNote& n) { return n.message.ends_with(words) && n.span.valid(); });
+        if (static_cast<std::size_t>(calls) < kMostCalls) known->notes.push_back({"and " + words, m_frames[m_frame].site});
+        m_repeated = std::move(d);
+        return m_repeated;
+      }
       d.notes.push_back({"in this call of " + function, m_frames[m_frame].site});
     }
   }

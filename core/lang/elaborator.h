@@ -337,6 +337,7 @@ class Elaborator {
   std::unordered_set<std::string> m_setsUsed;
   Phase m_phase = Phase::Forward;
   std::string m_nestedBase;  // names the operators of nested reductions
+  Diagnostic m_repeated;     // what was told of another call already
   std::size_t m_errors = 0;
   std::string m_poisonMet;    // by the statement at hand
   Span m_mistakenCall;        // of the notebook, in which the newest mistake was found; invalid: in none

@@ -131,7 +131,8 @@ struct TokenInfo {
 struct ExpansionInfo {
   std::uint32_t span = 0;  // as in Origins; no origin of anything, for the call is
   std::vector<std::string> tensors;
-  NF_FIELDS(ExpansionInfo, span, tensors);
+  std::vector<std::string> made;  // those of them that are made there; the others are read
+  NF_FIELDS(ExpansionInfo, span, tensors, made);
 };
 
 // ---------------------------------------------------------------- formulas
@@ -167,7 +168,8 @@ struct FormulaNode {
   std::vector<std::uint32_t> children;
   std::vector<FormulaAxis> axes;
   Origins origins;
-  NF_FIELDS(FormulaNode, kind, text, children, axes, origins);
+  Origins bodies;  // places in bodies of functions of the notebook that it was written out from
+  NF_FIELDS(FormulaNode, kind, text, children, axes, origins, bodies);
 };
 
 struct Formula {

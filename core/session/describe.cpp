@@ -536,13 +536,9 @@ void describeMerged(protocol::GraphPage& page, const MergedNames& merged, const 
     std::vector<std::string>& names = found->second;
     std::sort(names.begin(), names.end());
     names.insert(names.begin(), node.id);
-    std::set<std::uint32_t> places(node.places.begin(), node.places.end());
     for (const std::string& name : names)
-      if (const TensorId t = differentiated.tensorNamed(name); t.valid() && made[t.value].valid()) {
+      if (const TensorId t = differentiated.tensorNamed(name); t.valid() && made[t.value].valid())
         node.merged.push_back({name, spans.of(differentiated, differentiated[made[t.value]].origin)});
-        places.merge(spans.placesOf(differentiated, made[t.value]));
-      }
-    node.places.assign(places.begin(), places.end());
     if (node.merged.size() < 2) node.merged.clear();
   }
 }

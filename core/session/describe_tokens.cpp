@@ -128,7 +128,7 @@ class Expansions : Around {
     place(m_notebook.program);
     placeNames();
     std::vector<protocol::ExpansionInfo> out;
-    for (auto& [number, tensors] : m_tensors) out.push_back({number, std::move(tensors)});
+    for (auto& [number, tensors] : m_tensors) out.push_back({number, std::move(tensors), std::move(m_madeAt[number])});
     const auto& spans = m_spans.spans();
     std::sort(out.begin(), out.end(), [&](const auto& x, const auto& y) {
       const protocol::SourceSpan &a = spans[x.span], &b = spans[y.span];
@@ -144,7 +144,7 @@ class Expansions : Around {
     if (tensors.size() < kMost && std::find(tensors.begin(), tensors.end(), tensor) == tensors.end()) tensors.push_back(tensor);
   }
 
-  // What is in a function that another one calls is in the place of that call, too; what a call was given, in those that stand for it.
+  // What is made in a function that another one calls is in the place of that call, too; what is read, in the places that hand it over.
   void add(const Program& program, OriginId origin, const std::string& tensor, bool made) {
     std::unordered_set<std::uint32_t> seen;
     std::vector<OriginId> open{origin};
@@ -153,12 +153,15 @@ class Expansions : Around {
       open.pop_back();
       if (!id.valid() || !seen.insert(id.value).second) continue;
       const Origin& o = program[id];
-      open.insert(open.end(), o.parents.rbegin(), o.parents.rend());
-      if (!m_spans.isExpanded(o)) continue;
-      const auto number = m_spans.number(o.span);
+      const bool expanded = m_spans.isExpanded(o);
+      const std::size_t call = o.pass == "expand" && !o.parents.empty() && !made ? 1 : 0;
+      open.insert(open.end(), o.parents.rbegin(), o.parents.rend() - static_cast<std::ptrdiff_t>(call));
+      const auto number = expanded ? m_spans.number(o.span) : std::nullopt;
       if (!number) continue;
       join(m_tensors[*number], tensor);
-      if (made) join(m_made[o.span.begin], tensor);
+      if (!made) continue;
+      join(m_madeAt[*number], tensor);
+      join(m_made[o.span.begin], tensor);
     }
   }
 
@@ -171,7 +174,8 @@ class Expansions : Around {
     for (auto name = names.begin(); name != names.end(); ++name) {
       const auto end = std::next(name) == names.end() ? m_made.end() : m_made.lower_bound(std::next(name)->first);
       for (auto made = m_made.upper_bound(name->first); made != end; ++made)
-        for (const std::string& tensor : made->second) join(m_tensors[name->second], tensor);
+        for (const std::string& tensor : made->second)
+          for (auto* all : {&m_tensors, &m_madeAt}) join((*all)[name->second], tensor);
     }
   }
 
@@ -209,8 +213,8 @@ class Expansions : Around {
   }
 
   const OriginSpans& m_spans;
-  std::unordered_map<std::uint32_t, std::vector<std::string>> m_tensors;  // by the number of a span
-  std::map<std::uint32_t, std::vector<std::string>> m_made;               // by where the place begins
+  std::unordered_map<std::uint32_t, std::vector<std::string>> m_tensors, m_madeAt;  // by the number of a span
+  std::map<std::uint32_t, std::vector<std::string>> m_made;                         // by where the place begins
 };
 
 }  // namespace

@@ -84,9 +84,14 @@ class FormulaBuilder {
     node.kind = kind;
     node.text = std::move(text);
     node.children = std::move(children);
-    if (origin.valid()) node.origins = m_spans.of(m_program, origin);
     m_formula.nodes.push_back(std::move(node));
+    if (origin.valid()) place(m_formula.nodes.back(), origin);
     return static_cast<std::uint32_t>(m_formula.nodes.size() - 1);
+  }
+
+  void place(FormulaNode& node, OriginId origin) const {
+    node.origins = origin.valid() ? m_spans.of(m_program, origin) : Origins{};
+    node.bodies = origin.valid() ? m_spans.expandedFrom(m_program, origin) : Origins{};
   }
 
   std::string variableName(IndexVar v) const {
@@ -172,7 +177,7 @@ class FormulaBuilder {
     if (text.size() > kLongest)
       return add(FormulaKind::Name, toText(e, [this](IndexVar v) { return variableName(v); }), {}, origin);
     const std::uint32_t made = IndexReader(*this, std::move(text)).comparison();
-    if (origin.valid()) m_formula.nodes[made].origins = m_spans.of(m_program, origin);
+    if (origin.valid()) place(m_formula.nodes[made], origin);
     return made;
   }
 
@@ -267,7 +272,7 @@ class FormulaBuilder {
     } else {
       made = with(add(FormulaKind::Name, name, {}, {}));
     }
-    m_formula.nodes[made].origins = origin.valid() ? m_spans.of(m_program, origin) : Origins{};
+    place(m_formula.nodes[made], origin);
     return made;
   }
 
@@ -409,7 +414,7 @@ class LoopWriter {
     if (m_out.size() > kMost) return;
     if (m_out.size() == kMost) {
       formula.nodes.clear();
-      formula.nodes.push_back({FormulaKind::Name, "…", {}, {}, {}});
+      formula.nodes.push_back({FormulaKind::Name, "…", {}, {}, {}, {}});
     }
     m_out.push_back(std::move(formula));
   }

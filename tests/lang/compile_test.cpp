@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/ir/verify.h"
@@ -37,6 +39,19 @@ TEST(Compile, AMistakeAboveALoopIsToldOnce) {
             1u);
   EXPECT_EQ(mistakes("input X[3, 2] = 1\nG[i] = Q[i]\nfor t in 0..3 {\n  stack Hs = G\n}\nY[i] = Hs[0, i]\nshow Y\n").size(), 1u);
   EXPECT_EQ(mistakes("input X[3, 2] = 1\nfor t in 0..3 {\n  y = X[t, _]\n}\n"), std::vector<std::string>{"no-effect"});
+}
+
+TEST(Compile, AMistakeInAFunctionIsToldOnceForAllItsCalls) {
+  const auto c = compiled(
+      "input X[3] = 1\ndef act(a[I]) -> R {\n  R[i] = a[ii] * 2\n}\ndef odd(a[I]) -> R {\n  R[i: I] = a[i + 1]\n}\n"
+      "P = act(X)\nQ = act(X)\nS = odd(X)\nT = odd(X)\n");
+  std::vector<std::pair<std::string, std::size_t>> told;  // codes, and how many calls each names
+  for (const Diagnostic& d : c.diagnostics)
+    told.emplace_back(d.code, std::ranges::count_if(d.notes, [](const auto& n) {
+                        return n.message.ends_with("this call of `act`") || n.message.ends_with("this call of `odd`");
+                      }));
+  EXPECT_EQ(told, (std::vector<std::pair<std::string, std::size_t>>{{"undefined-name", 2}, {"index-out-of-bounds", 2}}))
+      << render(c.diagnostics, c.sources);
 }
 
 TEST(Compile, AMistakeInALoopIsToldAlone) {

@@ -714,6 +714,13 @@ TEST_F(AuthorWidgets, TheSignatureOfTheCallIsTold) {
   EXPECT_TRUE(told.startsWith("conv2d(X[N,C,H,W]"));
   editor.moveCaretTo(1);
   EXPECT_TRUE(told.isEmpty());
+  // Nobody stands in a call who went to another cell.
+  editor.moveCaretTo(12);
+  QFocusEvent away(QEvent::FocusOut, Qt::MouseFocusReason), back(QEvent::FocusIn, Qt::MouseFocusReason);
+  QApplication::sendEvent(&editor, &away);
+  EXPECT_TRUE(told.isEmpty());
+  QApplication::sendEvent(&editor, &back);
+  EXPECT_TRUE(told.startsWith("conv2d(X[N,C,H,W]"));
 }
 
 TEST_F(AuthorWidgets, PanelsStayWhereTheyWerePut) {

@@ -99,7 +99,7 @@ class FormulaMaker {
  public:
   using Kind = protocol::FormulaKind;
   std::uint32_t add(Kind kind, std::string text, std::vector<std::uint32_t> children = {}, protocol::Origins origins = {}) {
-    formula.nodes.push_back({kind, std::move(text), std::move(children), {}, std::move(origins)});
+    formula.nodes.push_back({kind, std::move(text), std::move(children), {}, std::move(origins), {}});
     return static_cast<std::uint32_t>(formula.nodes.size() - 1);
   }
   std::uint32_t access(const char* tensor, std::vector<std::string> indices, protocol::Origins origins = {}) {

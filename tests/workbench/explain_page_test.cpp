@@ -56,6 +56,19 @@ TEST_F(Window, BothWaysOfADecisionAreMeasured) {
   EXPECT_FALSE(window->explain()->card()->intervals());
 }
 
+// What a verdict changes is a decision and the graph that is drawn of it, at any stage.
+TEST_F(Window, TheGraphIsOfTheDecisionsThatWereMadeLast) {
+  write(capsule::kText + "# a verdict counts\n");
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  ASSERT_TRUE(wait([&] { return explain->fusion()->rowCount() == 4 && explain->graph()->graph().groups.size() == 2; }));
+  explain->chooseDecision(2);
+  QTest::mouseClick(explain->card()->measure(), Qt::LeftButton);
+  EXPECT_TRUE(wait([&] { return explain->graph()->graph().groups.size() == 1; }));
+  EXPECT_EQ(explain->graph()->plan()->groups.size(), 1u);
+}
+
 TEST_F(Window, TheStageSliderChangesTheGraph) {
   openChecked();
   window->showPage(MainWindow::Page::Explain);

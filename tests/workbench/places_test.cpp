@@ -446,6 +446,37 @@ TEST_F(Placed, AStatementInALoopLeadsOn) {
   EXPECT_TRUE(wait([&] { return window->tune()->kernel()->tintedLines().size() > 3; })) << "lines of its own";
 }
 
+// Of two equal statements the kernel that computes both has the tags of the chosen one, its name among them, and says which it is. What a
+// loop computes as well is neither.
+TEST_F(Placed, AKernelOfEqualStatementsHasTheTagsOfTheChosenOne) {
+  openWith(
+      "# %%\ninput X[6, 4] = normal(0, 1)\nparam W[4, 4] = normal(0, 0.5)\nP[i, j] = sum[k] X[i, k] * W[k, j]\n\n"
+      "# %%\nQ[i, j] = sum[k] X[i, k] * W[k, j]\nconst h[4] = zeros()\n"
+      "for t in 0..6 {\n  h[j] = tanh(0.5 * h[j] + sum[k] X[t, k] * W[k, j])\n}\n"
+      "loss L = mean[i, j] (P[i, j] * Q[i, j]) + sum[j] h[j]^2\n\n# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+  const KernelView* kernel = window->tune()->kernel();
+  const std::size_t second = document().text().find("# %%\nQ");
+  for (const char* chosen : {"P", "Q", "P"}) {
+    SCOPED_TRACE(chosen);
+    window->showPage(MainWindow::Page::Author);
+    clickInOutline(chosen);
+    window->showPage(MainWindow::Page::Tune);
+    const auto isOf = [&](const char* name) {
+      return std::ranges::any_of(kernel->tags(), [&](const auto& tag) { return tag.text == QLatin1String(name); });
+    };
+    const bool first = *chosen == 'P';
+    EXPECT_TRUE(wait([&] { return isOf(chosen); }));
+    EXPECT_FALSE(isOf(first ? "Q" : "P"));
+    const auto& spans = window->workspace().analysis().spans;
+    const auto isOfTheOther = [&](const auto& tag) { return tag.text == "X[i, k]" && (spans[tag.origin].begin < second) != first; };
+    EXPECT_TRUE(std::ranges::none_of(kernel->tags(), isOfTheOther));
+    EXPECT_EQ(kernel->also(), first ? QString() : QStringLiteral("also Q:"));
+    EXPECT_FALSE(kernel->tintedLines().empty());
+  }
+}
+
 // Within a loop and in the functions that it calls, each place leads to what is computed there, also where that was moved out of the loop.
 TEST_F(Placed, APlaceWithinALoopLeadsToItsOwnNodes) {
   openWith(
@@ -503,7 +534,9 @@ TEST_F(Placed, APlaceWithinALoopLeadsToItsOwnNodes) {
     };
     EXPECT_TRUE(wait(isListed)) << testing::PrintToString(led("node:", 5));
     const Names kernels = led("kernel:", 0);
-    EXPECT_EQ(kernels.contains("Kernel h"), c.nodes.contains(h)) << testing::PrintToString(kernels);
+    // What is read elsewhere is made by another kernel than those that compute or read something there.
+    EXPECT_EQ(kernels.contains("Kernel h"), c.nodes.contains(h) && c.context != std::string("+ h[n"))
+        << testing::PrintToString(kernels);
     EXPECT_EQ(kernels.contains("Kernel h.P_steps"), c.nodes.contains(hoisted)) << testing::PrintToString(kernels);
   }
   // Of the tensors that go through a place the inspector shows one, and has the others at hand.

@@ -44,10 +44,7 @@ std/pool.nf:8:11: note: it is required here
 requirement.nf:13:5: note: in this call of `pairs`
   P = pairs(X[_, 0, 0, 0])
       ^~~~~
-[undefined-name] requirement.nf:11:40: error: `missing` is not defined
-    Y[i: N // 2] = V[2*i] + V[2*i + 1] + missing[i]
-                                         ^~~~~~~
-requirement.nf:14:5: note: in this call of `pairs`
+requirement.nf:14:5: note: and in this call of `pairs`
   Q = pairs(X[0, 0, _, 0])
       ^~~~~
 [requirement] requirement.nf:15:5: error: `pairs`: pairs need an even number: N = 1
