@@ -50,16 +50,7 @@ QPlainTextEdit* sourceField(const QString& name) {
 void showSource(QPlainTextEdit* field, const QString& text, const Palette& colors) {
   if (field->toPlainText() == text) return;
   field->setPlainText(text);
-  QList<QTextEdit::ExtraSelection> marks;
-  for (const auto& run : highlight(text.toStdString(), colors)) {
-    QTextEdit::ExtraSelection s;
-    s.format = run.format;
-    s.cursor = QTextCursor(field->document());
-    s.cursor.setPosition(std::min(run.begin, static_cast<int>(text.size())));
-    s.cursor.setPosition(std::min(run.begin + run.length, static_cast<int>(text.size())), QTextCursor::KeepAnchor);
-    marks << s;
-  }
-  field->setExtraSelections(marks);
+  field->setExtraSelections(highlighted(*field, colors));
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/code_highlighter.h"
 
+#include <QPlainTextEdit>
+#include <algorithm>
+
 #include "core/document/document.h"
 #include "core/syntax/lexer.h"
 
@@ -46,6 +49,19 @@ std::vector<ColoredRun> highlight(std::string_view bytes, const Palette& c) {
     QTextCharFormat format;
     format.setForeground(color);
     runs.push_back({begin, unit - begin, format});
+  }
+  return runs;
+}
+
+QList<QTextEdit::ExtraSelection> highlighted(const QPlainTextEdit& field, const Palette& colors) {
+  const QString text = field.toPlainText();
+  const int size = static_cast<int>(text.size());
+  QList<QTextEdit::ExtraSelection> runs;
+  for (const ColoredRun& run : highlight(text.toStdString(), colors)) {
+    QTextCursor cursor(field.document());
+    cursor.setPosition(std::min(run.begin, size));
+    cursor.setPosition(std::min(run.begin + run.length, size), QTextCursor::KeepAnchor);
+    runs.push_back({cursor, run.format});
   }
   return runs;
 }

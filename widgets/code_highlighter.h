@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QTextCharFormat>
+#include <QTextEdit>
 #include <string_view>
 #include <vector>
 
 #include "widgets/theme.h"
+
+class QPlainTextEdit;
 
 namespace nf {
 
@@ -17,5 +20,7 @@ struct ColoredRun {
 // Keywords, reductions and calls, indices, numbers, strings and comments, by the project's own lexer. Names between brackets that no
 // access of their own opens are indices.
 std::vector<ColoredRun> highlight(std::string_view bytes, const Palette& colors);
+// Of all that a field shows, which somebody reads and does not write.
+QList<QTextEdit::ExtraSelection> highlighted(const QPlainTextEdit& field, const Palette& colors);
 
 }  // namespace nf

@@ -22,6 +22,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/support/unique_names.h"
+#include "core/syntax/derivative_name.h"
 #include "widgets/basic.h"
 #include "widgets/decision_card.h"
 #include "widgets/fusion_model.h"
@@ -40,11 +42,22 @@ namespace {
 
 // A decision is part of what is selected if one of its ends is. A place that has no name is part of the operator that holds it, and an
 // access of what carries there the tensor that it reads. A name without a node, as that of the second of two equal statements, is known
-// by its place.
-bool isRelated(const Selection& selection, const FusionDecisionInfo& d, const std::set<std::string>& called,
-               const std::string& led) {
+// by its place. Of a place in a function the ends are the operators that compute something there.
+bool isRelated(const Selection& selection, const FusionDecisionInfo& d, const ExplainView::Related& related) {
   if (selection.empty()) return false;
   using Relation = Selection::Relation;
+  const auto& called = related.called;
+  const std::string& led = related.led;
+  if (!selection.body().empty() && !related.inBody.empty()) {
+    const bool makes = related.inBody.contains(d.producerNode), takes = related.inBody.contains(d.consumerNode);
+    if (!selection.readsThere()) return makes || takes;
+    const auto isGradient = [&](const std::string& node) {
+      const auto names = derivativeNames(std::string(withoutNumber(node)));
+      return names && selection.isCalled(names->second);
+    };
+    return (takes && (called.contains(d.producer) || called.contains(d.producerNode) || isGradient(d.consumerNode))) ||
+           (makes && isGradient(d.producerNode));
+  }
   const bool named = !selection.tensors().empty();
   if (named && !called.empty())
     return called.contains(d.producer) || called.contains(d.consumer) || called.contains(d.producerNode) ||
@@ -61,14 +74,14 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d, const st
 class FusionDelegate : public QStyledItemDelegate {
  public:
   FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided,
-                 const std::set<std::string>& called, const std::string& led, QObject* parent)
-      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided), m_called(called),
-        m_led(led) {}
+                 const ExplainView::Related& related, QObject* parent)
+      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided),
+        m_related(related) {}
   void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     const Palette& c = m_theme->colors();
     const bool current = option.state & QStyle::State_Selected, selected = current && m_decided;
     const auto& d = m_model->report().decisions[static_cast<std::size_t>(index.data(FusionModel::kDecisionRole).toInt())];
-    const bool related = isRelated(*m_selection, d, m_called, m_led);
+    const bool related = isRelated(*m_selection, d, m_related);
     p->fillRect(option.rect, selected ? c.accentSoft : related ? mixed(c.page, c.accentSoft, 0.45) : c.page);
     // The card's row keeps its bar while something else is selected.
     if ((current || related) && index.column() == 0)
@@ -108,8 +121,7 @@ class FusionDelegate : public QStyledItemDelegate {
   const FusionModel* m_model;
   const Selection* m_selection;
   const bool& m_decided;
-  const std::set<std::string>& m_called;
-  const std::string& m_led;
+  const ExplainView::Related& m_related;
 };
 
 class StateProxy : public QSortFilterProxyModel {
@@ -226,7 +238,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_proxy->setSourceModel(m_model);
   m_proxy->setSortRole(FusionModel::kSortRole);
   m_table->setModel(m_proxy);
-  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, m_called, m_led, this));
+  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, m_related, this));
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
@@ -388,7 +400,7 @@ std::vector<int> ExplainView::relatedDecisions() const {
   std::vector<int> out;
   const auto& decisions = m_model->report().decisions;
   for (std::size_t i = 0; i < decisions.size(); ++i)
-    if (isRelated(*m_selection, decisions[i], m_called, m_led)) out.push_back(static_cast<int>(i));
+    if (isRelated(*m_selection, decisions[i], m_related)) out.push_back(static_cast<int>(i));
   return out;
 }
 
@@ -419,19 +431,21 @@ void ExplainView::showDecision(int i, bool select) {
 // What was selected elsewhere lights up in the tables, too: rows of decisions are tinted, those of nodes selected.
 void ExplainView::markSelection() {
   const auto& nodes = m_graph->graph().nodes;
-  m_called = calledNames(m_graph->graph(), *m_selection);
-  if (std::ranges::none_of(nodes, [this](const GraphNode& n) { return m_called.contains(n.id); })) m_called.clear();
+  m_related.called = calledNames(m_graph->graph(), *m_selection);
+  if (std::ranges::none_of(nodes, [this](const GraphNode& n) { return m_related.called.contains(n.id); })) m_related.called.clear();
   // What is read there, else what the place is part of making; of equal statements the one that computes both.
-  m_led = m_selection->reads();
+  m_related.led = m_selection->reads();
   for (const GraphPage* graph : {&m_graph->graph(), m_graph->plan()})
     if (graph)
       for (const GraphNode& node : graph->nodes)
         if (std::ranges::any_of(node.merged, [this](const MergedOperator& m) { return m.name == m_selection->reads(); }))
-          m_led = node.id;
+          m_related.led = node.id;
+  m_byPlace = m_selection->byPlace() ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
+  m_related.inBody = m_selection->body().empty() ? std::set<std::string>() : ledOperators();
   if (!m_deciding && m_selection->choices() != m_decisionChoice) {
     m_decided = false;
     const auto* chosen = chosenDecision();
-    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen, m_called, m_led)) {
+    if (chosen && !m_selection->empty() && !isRelated(*m_selection, *chosen, m_related)) {
       m_pair.reset();
       m_marking = true;
       m_table->setCurrentIndex({});
@@ -446,10 +460,9 @@ void ExplainView::markSelection() {
   revealRelated(related);
   m_marking = true;
   QItemSelection rows;
-  m_byPlace = m_selection->byPlace() ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
   const bool byPlace = m_selection->tensors().empty() || leadsToOperator(m_graph->graph(), m_byPlace);
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : m_called.contains(nodes[static_cast<std::size_t>(i)].id))
+    if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : m_related.called.contains(nodes[static_cast<std::size_t>(i)].id))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;

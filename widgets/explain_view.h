@@ -37,6 +37,13 @@ class StepChooser;
 class ExplainView : public DockPage {
   Q_OBJECT
  public:
+  // What the selection is for the decisions.
+  struct Related {
+    std::set<std::string> called;  // calledNames() of the graph; empty: none of them has a node
+    std::string led;               // node of what is read at the place that is selected, or that it is part of making
+    std::set<std::string> inBody;  // of a place in a function: the nodes that it leads to
+  };
+
   ExplainView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
   void setGraph(const protocol::GraphPage& graph);
   // What the fused groups and every stage's places are known from; before setGraph() of that revision.
@@ -117,8 +124,7 @@ class ExplainView : public DockPage {
   bool m_fitting = false;
   std::set<int> m_byHand;  // columns
   bool m_decided = false, m_deciding = false;
-  std::set<std::string> m_called;      // calledNames() of the graph; empty: none of them has a node
-  std::string m_led;                   // node of what is read at the place that is selected, or that it is part of making
+  Related m_related;
   std::uint64_t m_decisionChoice = 0;  // of the selection
   using Pair = std::pair<std::string, std::string>;
   std::optional<Pair> m_pair;  // producer and consumer of the decision in the card, by which it is known

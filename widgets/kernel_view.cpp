@@ -810,8 +810,8 @@ void KernelView::tint() {
   const auto relation = [&](const protocol::Origins& origins) {
     return selected->empty() || !absent.isEmpty() ? Selection::Relation::None : selected->relation(origins);
   };
-  QList<QTextEdit::ExtraSelection> marks;
   const Palette& c = m_theme->colors();
+  QList<QTextEdit::ExtraSelection> marks = highlighted(*m_expression, c);
   const QString expression = m_expression->toPlainText();
   const auto mark = [&](int begin, int end) {
     QTextEdit::ExtraSelection s;
@@ -820,11 +820,6 @@ void KernelView::tint() {
     s.cursor.setPosition(std::clamp(end, 0, static_cast<int>(expression.size())), QTextCursor::KeepAnchor);
     return s;
   };
-  for (const auto& run : highlight(expression.toStdString(), c)) {
-    auto s = mark(run.begin, run.begin + run.length);
-    s.format = run.format;
-    marks << s;
-  }
   for (const Tag& tag : m_tags) {
     if (tag.begin < 0) continue;
     auto s = mark(tag.begin, tag.end);

@@ -48,8 +48,9 @@ void Selection::call(std::vector<std::string> tensors) {
   Q_EMIT changed();
 }
 
-void Selection::callIn(protocol::Origins body, std::vector<std::string> tensors) {
+void Selection::callIn(protocol::Origins body, std::vector<std::string> tensors, bool reads) {
   if (tensors == m_tensors && body == m_body) return;
+  m_readsThere = reads;
   m_body = std::move(body);
   m_tensors = std::move(tensors);
   relate();

@@ -31,10 +31,11 @@ class Selection : public QObject {
   void call(std::vector<std::string> tensors);
   // The smallest spans of the notebook that contain bytes [begin, end).
   void selectBytes(std::uint32_t begin, std::uint32_t end);
-  // The same choice, of a place in the body of a function: the names of what its calls make or read there. What is made is not chosen
-  // whole, views go by the place.
-  void callIn(protocol::Origins body, std::vector<std::string> tensors);
+  // The same choice, of a place in the body of a function: the names of what its calls make there, else of what they read. What is made
+  // is not chosen whole, views go by the place. The chosen place first; behind the name of a function all places of its body.
+  void callIn(protocol::Origins body, std::vector<std::string> tensors, bool reads);
   const protocol::Origins& body() const { return m_body; }
+  bool readsThere() const { return m_readsThere; }
   bool byPlace() const { return m_tensors.empty() || !m_body.empty(); }
   // Of the chosen places, those in a body alone where there are any.
   Relation relationOfPlaces(const protocol::Origins& places) const;
@@ -69,6 +70,7 @@ class Selection : public QObject {
   std::vector<std::string> m_tensors;
   std::string m_reads;
   protocol::Origins m_body;
+  bool m_readsThere = false;
   std::vector<Relation> m_relation, m_ofBody;  // by span id
   std::uint64_t m_choices = 0;
 };

@@ -44,17 +44,7 @@ void StatementsView::setStatements(std::vector<protocol::DerivedStatement> state
 
 void StatementsView::dress() {
   setFont(m_theme->mono(13));
-  m_code.clear();
-  const QString text = toPlainText();
-  const int size = static_cast<int>(text.size());
-  for (const ColoredRun& run : highlight(text.toStdString(), m_theme->colors())) {
-    QTextEdit::ExtraSelection s;
-    s.format = run.format;
-    s.cursor = QTextCursor(document());
-    s.cursor.setPosition(std::min(run.begin, size));
-    s.cursor.setPosition(std::min(run.begin + run.length, size), QTextCursor::KeepAnchor);
-    m_code << s;
-  }
+  m_code = highlighted(*this, m_theme->colors());
   tint();
 }
 

@@ -58,17 +58,7 @@ void MainWindow::showLibrary(const protocol::SourceSpan& place) {
   text->setFont(m_theme->mono(13));
   text->setAccessibleName(dialog->windowTitle());
   layout->addWidget(text);
-  const auto dress = [this, text, bytes] {
-    QList<QTextEdit::ExtraSelection> runs;
-    for (const ColoredRun& run :
-         highlight(std::string_view(bytes.constData(), static_cast<std::size_t>(bytes.size())), m_theme->colors())) {
-      QTextCursor cursor(text->document());
-      cursor.setPosition(run.begin);
-      cursor.setPosition(run.begin + run.length, QTextCursor::KeepAnchor);
-      runs.push_back({cursor, run.format});
-    }
-    text->setExtraSelections(runs);
-  };
+  const auto dress = [this, text] { text->setExtraSelections(highlighted(*text, m_theme->colors())); };
   connect(m_theme, &Theme::changed, text, dress);
   dress();
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);

@@ -262,17 +262,29 @@ std::vector<std::string> MainWindow::tensorsOfCallsAt(const protocol::Origins& o
   return made;
 }
 
-// Of what is chosen by its names; of a place in a function that place, and where its calls make what they make of it.
+// The place; of the name of a function with all in its body, up to the next function, that calls make something of.
+protocol::Origins MainWindow::bodyAt(std::uint32_t place) const {
+  protocol::Origins body{place};
+  const auto& analysis = m_tab->workspace->analysis();
+  const protocol::SourceSpan& name = m_selection.spans()[place];
+  std::uint32_t end = 0;  // 0: it is no name of a function
+  for (const auto& s : analysis.symbols)
+    if (s.kind == protocol::SymbolKind::Function && s.definition == name) end = UINT32_MAX;
+  for (const auto& s : analysis.symbols)
+    if (end > 0 && s.kind == protocol::SymbolKind::Function && s.definition.source.empty() && s.definition.begin > name.begin)
+      end = std::min(end, s.definition.begin);
+  for (const auto& e : analysis.expansions)
+    if (!e.made.empty() && analysis.spans[e.span].begin > name.begin && analysis.spans[e.span].begin < end) body.push_back(e.span);
+  return body;
+}
+
+// Of what is chosen by its names; of a place in a function that place, and where what it makes is called.
 protocol::Origins MainWindow::placesOfSelection() const {
   if (m_selection.body().empty()) return placesOf(m_selection.tensors());
-  const auto* e = expansionAround(m_selection.body());
-  std::vector<std::string> made;
-  if (e)
-    for (const std::string& tensor : m_selection.tensors())
-      if (std::ranges::find(e->made, tensor) != e->made.end()) made.push_back(tensor);
-  protocol::Origins places = placesOf(made);
-  for (const auto o : m_selection.body())
-    if (std::ranges::find(places, o) == places.end()) places.push_back(o);
+  protocol::Origins places{m_selection.body().front()};
+  if (const auto* e = expansionAround(places))
+    for (const auto call : e->calls)
+      if (std::ranges::find(places, call) == places.end()) places.push_back(call);
   return places;
 }
 
@@ -381,8 +393,10 @@ void MainWindow::inspectSelection() {
     m_inspector->setNoTensor(QString::fromStdString(std::string(withoutNumber(selection.tensors().back()))));
     return refreshLeads();
   }
-  if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty())
-    return m_selection.callIn(selection.origins(), std::move(made));
+  if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty()) {
+    const auto* e = expansionAround(selection.origins());
+    return m_selection.callIn(bodyAt(selection.origins().front()), std::move(made), e->made.empty());
+  }
   for (const auto& s : m_tab->workspace->analysis().symbols)
     if (s.kind == protocol::SymbolKind::Function && selection.selectedSpans() == std::vector{s.definition}) {
       if (m_inspector->pinned()) return;

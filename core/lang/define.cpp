@@ -13,7 +13,21 @@ namespace nf::lang {
 
 using namespace ast;
 
+// In a function the name of what another one makes is where that is made, too.
+void Elaborator::noteName(const Entity& entity, Span name) {
+  if (m_frame == 0 || !inNotebook(name) || entity.kind != Entity::Kind::Tensor || !entity.view.tensor.valid()) return;
+  Context& context = *m_contexts[entity.view.tensor.level];
+  Program& p = *context.program;
+  const OriginId made = p[entity.view.tensor.id].origin;
+  if (!made.valid() || p[made].pass != "expand" || p[made].span == name) return;
+  const OriginId named = originIn(context, name, m_frame);
+  Origin both = p[made];
+  both.parents.push_back(named);
+  p.tensors[entity.view.tensor.id.value].origin = p.addOrigin(std::move(both));
+}
+
 bool Elaborator::bindTarget(const Target& target, Entity entity, Symbol::Kind kind) {
+  noteName(entity, target.nameSpan);
   return declare(target.name, target.nameSpan, std::move(entity), kind);
 }
 

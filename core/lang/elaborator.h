@@ -172,6 +172,7 @@ class Elaborator {
   void close();
   std::string fullName(const std::string& local);
   void noteUse(Entity& entity, Span use, bool written);
+  void noteName(const Entity& entity, Span name);
   void noteSlice(Span name, Span whole, const TensorRef& tensor);
   void noteReference(Span span, const Entity& entity);
   void noteCalls(const ast::Ast& ast, ast::ExprRef value, const Entity& made);

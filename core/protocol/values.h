@@ -132,7 +132,8 @@ struct ExpansionInfo {
   std::uint32_t span = 0;  // as in Origins; no origin of anything, for the call is
   std::vector<std::string> tensors;
   std::vector<std::string> made;  // those of them that are made there; the others are read
-  NF_FIELDS(ExpansionInfo, span, tensors, made);
+  Origins calls;                  // where those that are made there are called: words in the text and in the bodies around
+  NF_FIELDS(ExpansionInfo, span, tensors, made, calls);
 };
 
 // ---------------------------------------------------------------- formulas

@@ -73,13 +73,14 @@ std::vector<BranchKernel> branchOf(const std::vector<SiteKernel>& kernels, const
 
 }  // namespace
 
+Error measuresNothing(std::string device) {
+  return {
+      "measure", "The interpreter runs no kernels, so there is nothing to measure: choose another device.", std::move(device), {}};
+}
+
 Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, DeviceContext& context, const CompareOptions& options,
                                                     std::stop_token stop) {
-  if (!context.evaluator())
-    return Error{"measure",
-                 "The interpreter runs no kernels, so there is nothing to measure: choose another device.",
-                 context.device().name(),
-                 {}};
+  if (!context.evaluator()) return measuresNothing(context.device().name());
   if (site.first.empty() || site.second.empty()) return Error{"measure", "The two programs have the same kernels.", {}, {}};
   Compiled compiled;
   for (const auto* side : {&site.first, &site.second}) {

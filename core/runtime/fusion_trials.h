@@ -38,6 +38,9 @@ struct CompareOptions {
   std::vector<Hint> hints;  // of the program: a schedule that one pins goes before all others
 };
 
+// Of a device that interprets.
+Error measuresNothing(std::string device = {});
+
 // Compiles the kernels of both sides in workers and runs the two in turn in the measuring worker. An Error where a kernel can't be made
 // or fails its gate. nullopt: stop was requested.
 Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, DeviceContext& context, const CompareOptions& options,

@@ -128,7 +128,8 @@ class Expansions : Around {
     place(m_notebook.program);
     placeNames();
     std::vector<protocol::ExpansionInfo> out;
-    for (auto& [number, tensors] : m_tensors) out.push_back({number, std::move(tensors), std::move(m_madeAt[number])});
+    for (auto& [number, tensors] : m_tensors)
+      out.push_back({number, std::move(tensors), std::move(m_madeAt[number]), std::move(m_calls[number])});
     const auto& spans = m_spans.spans();
     std::sort(out.begin(), out.end(), [&](const auto& x, const auto& y) {
       const protocol::SourceSpan &a = spans[x.span], &b = spans[y.span];
@@ -162,6 +163,15 @@ class Expansions : Around {
       if (!made) continue;
       join(m_madeAt[*number], tensor);
       join(m_made[o.span.begin], tensor);
+      addCalls(m_calls[*number], program, id);
+    }
+  }
+
+  void addCalls(protocol::Origins& into, const Program& program, OriginId expanded) const {
+    for (OriginId id = expanded; id.valid() && program[id].pass == "expand" && !program[id].parents.empty();) {
+      id = program[id].parents.front();
+      const auto call = id.valid() ? m_spans.number(program[id].span) : std::nullopt;
+      if (call && into.size() < kMost && std::find(into.begin(), into.end(), *call) == into.end()) into.push_back(*call);
     }
   }
 
@@ -171,7 +181,17 @@ class Expansions : Around {
     for (const Symbol& s : m_notebook.symbols)
       if (s.kind == Symbol::Kind::Function && s.definition.source == m_notebook.notebook)
         if (const auto number = m_spans.number(s.definition)) names.emplace(s.definition.begin, *number);
+    std::map<std::uint32_t, protocol::Origins> calls;  // by where the place begins
+    for (const auto& [number, of] : m_calls) {
+      protocol::Origins& all = calls[m_spans.spans()[number].begin];
+      all.insert(all.end(), of.begin(), of.end());
+    }
     for (auto name = names.begin(); name != names.end(); ++name) {
+      const auto last = std::next(name) == names.end() ? calls.end() : calls.lower_bound(std::next(name)->first);
+      protocol::Origins& own = m_calls[name->second];
+      for (auto place = calls.upper_bound(name->first); place != last; ++place)
+        for (const std::uint32_t call : place->second)
+          if (own.size() < kMost && std::find(own.begin(), own.end(), call) == own.end()) own.push_back(call);
       const auto end = std::next(name) == names.end() ? m_made.end() : m_made.lower_bound(std::next(name)->first);
       for (auto made = m_made.upper_bound(name->first); made != end; ++made)
         for (const std::string& tensor : made->second)
@@ -214,6 +234,7 @@ class Expansions : Around {
 
   const OriginSpans& m_spans;
   std::unordered_map<std::uint32_t, std::vector<std::string>> m_tensors, m_madeAt;  // by the number of a span
+  std::unordered_map<std::uint32_t, protocol::Origins> m_calls;                     // likewise
   std::map<std::uint32_t, std::vector<std::string>> m_made;                         // by where the place begins
 };
 

@@ -465,8 +465,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   }
   CompileService* const compile = context ? context->compileService() : nullptr;
   MeasureService* const measure = context ? context->measureService() : nullptr;
-  if (!compile || !measure)
-    return fail(id, {"measure", "The interpreter runs no kernels, so there is nothing to measure: choose another device.", {}, {}});
+  if (!compile || !measure) return fail(id, measuresNothing());
   const auto begin = std::chrono::steady_clock::now();
   auto program = std::make_shared<const Program>(std::move(found->subgraph.program));
   CompileJob job;

@@ -97,13 +97,14 @@ class Hoisting {
   }
 
  private:
-  TensorId newTensor(const Program& body, TensorId inner, std::optional<std::int64_t> trips, OriginId origin) {
+  TensorId newTensor(const Program& body, TensorId inner, std::optional<std::int64_t> trips, OriginId loop,
+                     OriginImporter& import) {
     Tensor t;
     t.name = m_names.taken(trips ? body[inner].name + "_steps" : body[inner].name);
     t.type = body[inner].type;
     t.shape = body[inner].shape;
     if (trips) t.shape.insert(t.shape.begin(), *trips);
-    t.origin = origin;
+    t.origin = m_to.derivedOrigin("hoist_loops", {loop, import(body[inner].origin)});
     return m_to.addTensor(std::move(t));
   }
 
@@ -187,7 +188,7 @@ class Hoisting {
       const auto known = std::find_if(loop.stacked.begin(), loop.stacked.end(), [&](const auto& s) { return s.inner == t; });
       OuterTensor all{known != loop.stacked.end() ? known->outer : TensorId{}, true};
       if (!all.id.valid()) {
-        all.id = newTensor(body, t, loop.trips, loopOp.origin);
+        all.id = newTensor(body, t, loop.trips, loopOp.origin, import);
         loop.stacked.push_back({t, all.id});
       }
       outside.emplace(t.value, all);
@@ -212,12 +213,16 @@ class Hoisting {
       OuterTensor result;
       if (!usesCounter(body, op, kLoopVariable + loop.depth) &&
           std::none_of(reads.begin(), reads.end(), [&](TensorId t) { return outer(t).timed; })) {
-        result.id = newTensor(body, inner, {}, loopOp.origin);
+        result.id = newTensor(body, inner, {}, loopOp.origin, import);
         emit(liftOnce(body, op, outer, import), result.id, loopOp.phase);
       } else {
         result.timed = true;
-        result.id = stacks.empty() ? newTensor(body, inner, loop.trips, loopOp.origin) : stacks.front();
-        if (!stacks.empty()) stacks.erase(stacks.begin());
+        result.id = stacks.empty() ? newTensor(body, inner, loop.trips, loopOp.origin, import) : stacks.front();
+        if (!stacks.empty()) {
+          stacks.erase(stacks.begin());
+          OriginId& origin = m_to.tensors[result.id.value].origin;
+          origin = m_to.derivedOrigin("hoist_loops", {origin, import(body[inner].origin)});
+        }
         emit(liftOverTime(body, m_to, op, loop, loopOp.origin, outer, import), result.id, loopOp.phase);
       }
       outside[inner.value] = result;

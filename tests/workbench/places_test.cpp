@@ -6,6 +6,7 @@
 #include "tests/workbench/selected.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
+#include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -189,7 +190,7 @@ TEST_F(Placed, ThePlacesOfAFunctionAreWhatItsCallsMake) {
     EXPECT_EQ(caret(1, place, static_cast<std::size_t>(at)), "U");
     EXPECT_EQ(selection().tensors(), (std::vector<std::string>{"T", "U"}));
     EXPECT_EQ(inOutline(), (std::set<std::string>{"T", "U"}));
-    EXPECT_GE(tinted().size(), 2u) << "the place itself and its calls";
+    EXPECT_EQ(selection().selectedSpans().size(), 3u) << "the place itself and its calls";
     for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i) {
       const std::string& id = graph->graph().nodes[i].id;
       EXPECT_EQ(graph->isOutlined(i), id == "T" || id == "U") << id;
@@ -444,6 +445,61 @@ TEST_F(Placed, AStatementInALoopLeadsOn) {
     if (s.name == "z + h") window->tune()->chooseSubgraph(s.id);
   window->showPage(MainWindow::Page::Tune);
   EXPECT_TRUE(wait([&] { return window->tune()->kernel()->tintedLines().size() > 3; })) << "lines of its own";
+}
+
+// A function that another one calls, from a loop, too: its name and every place in it lead to what is computed there, wherever that was
+// moved, and to the decisions about that; the text lights up the place and the calls, not the statements around them.
+TEST_F(Placed, AFunctionIsWhatIsComputedInItWhereverThatWasMoved) {
+  openWith(
+      "# %%\ninput X[6, 4, 8] = normal(0, 1)\nparam W[8, 8] = normal(0, 0.3)\nconst h[6, 8] = 0.1\n\n"
+      "# %%\ndef twice(a[N, D]) -> Z {\n  T = mix(a)\n  Z[n, d] = tanh(T[n, d]) * 2\n}\n"
+      "def mix(b[N4, D4]) -> Y { Y[n, d] = sum[e: 8] b[n, e] * W[e, d] }\n\n"
+      "# %%\nP = twice(X[_, 0, _])\nfor t in 0..4 { h = sigmoid(h) * 0.5 + twice(X[_, t, _]) }\n"
+      "loss L = mean[n, d] (h[n, d] - P[n, d])^2\n\n# %%\ntrain L { optimizer = adam(lr=1e-3); steps = 20 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  ASSERT_TRUE(wait([&] { return explain->graph()->graph().stage == "fused" && explain->fusion()->rowCount() > 0; }));
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+  window->showPage(MainWindow::Page::Author);
+  using Names = std::set<std::string>;
+  const auto marked = [&] {
+    Names ids;
+    const auto& nodes = explain->graph()->graph().nodes;
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (explain->graph()->isChosen(i) && nodes[i].kind == protocol::NodeKind::Operator &&
+          nodes[i].phase == protocol::Phase::Forward)
+        ids.insert(nodes[i].id);
+    return ids;
+  };
+  const std::string sum = "h.twice.T_steps", tanh = "h.twice_steps";
+  for (const auto& [context, at, nodes, lit] : {std::tuple{"mix(b", 0, Names{"P.T", sum}, Names{"mix", "twice"}},
+                                                {"mix(a", 0, {"P.T", sum}, {"mix", "twice"}},
+                                                {"T = mix", 0, {"P.T", sum}, {"T", "twice"}},
+                                                {"sum[e", 0, {"P.T", sum}, {"sum", "mix", "twice"}},
+                                                {"tanh", 0, {"P", tanh}, {"tanh", "twice"}},
+                                                {"twice(a", 0, {"P.T", sum, "P", tanh}, {"twice"}}}) {
+    SCOPED_TRACE(context);
+    clickInOutline("L");
+    caret(1, context, static_cast<std::size_t>(at));
+    EXPECT_TRUE(wait([&] { return marked() == nodes; })) << testing::PrintToString(marked());
+    EXPECT_EQ(tinted(), lit);
+    const std::set<std::string> ids(nodes.begin(), nodes.end());
+    const auto& decisions = explain->fusion()->report().decisions;
+    const auto related = explain->relatedDecisions();
+    std::size_t ofForward = 0;
+    for (std::size_t i = 0; i < decisions.size(); ++i) {
+      const auto& d = decisions[i];
+      const bool isRelated = std::ranges::find(related, static_cast<int>(i)) != related.end();
+      if (ids.contains(d.producerNode) || ids.contains(d.consumerNode)) {
+        EXPECT_TRUE(isRelated) << d.producer << " " << d.consumer;
+        ++ofForward;
+      }
+      // The loop reads what was moved out of it and computes nothing of the function.
+      EXPECT_FALSE(isRelated && d.producerNode == "h" && !ids.contains(d.consumerNode) && !d.consumerNode.starts_with("d("));
+    }
+    EXPECT_GT(ofForward, 0u);
+  }
 }
 
 // Of two equal statements the kernel that computes both has the tags of the chosen one, its name among them, and says which it is. What a
