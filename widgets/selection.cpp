@@ -25,7 +25,7 @@ void Selection::setSpans(std::vector<SourceSpan> spans) {
 }
 
 void Selection::select(const protocol::Origins& origins, std::vector<std::string> tensors) {
-  if (tensors == m_tensors && (!tensors.empty() || origins == m_selected)) return;
+  if (m_body.empty() && tensors == m_tensors && (!tensors.empty() || origins == m_selected)) return;
   m_selected = origins;
   m_tensors = std::move(tensors);
   m_body.clear();

@@ -595,6 +595,11 @@ TEST_F(Placed, APlaceWithinALoopLeadsToItsOwnNodes) {
         << testing::PrintToString(kernels);
     EXPECT_EQ(kernels.contains("Kernel h.P_steps"), c.nodes.contains(hoisted)) << testing::PrintToString(kernels);
   }
+  // What a place is part of making is chosen whole by its name.
+  caret(0, "tanh(h");
+  EXPECT_EQ(selection().tensors(), std::vector<std::string>{h});
+  clickInOutline("h");
+  EXPECT_EQ(marked(), Names{h});
   // Of the tensors that go through a place the inspector shows one, and has the others at hand.
   EXPECT_EQ(caret(0, "x * x"), "Q");
   QLabel* among = window->inspector()->among();
