@@ -91,24 +91,18 @@ std::vector<bool> ledTo(const GraphPage& graph, const Selection& selection, cons
   std::vector<Relation> relation(count);
   std::vector<bool> uses(count), led(count);
   std::set<std::uint32_t> around;  // spans that hold a selected place
-  bool used = false;               // by an operator that came from a selected place
-  bool exact = false;              // some operator did
-  // The word of a call is where what it makes was made: that is all of it, also what reads of it within the function.
-  bool makes = false;
+  bool exact = false;              // some operator came from a selected place
   for (std::size_t i = 0; i < count; ++i) {
     const GraphNode& node = graph.nodes[i];
     relation[i] = selection.relationOfPlaces(placesOf(node));
     uses[i] = readers.contains(node.id) || (!reads.empty() && isGradientOf(graph, node, reads));
-    used = used || (uses[i] && relation[i] == Relation::Exact);
+    led[i] = relation[i] == Relation::Exact;
     if (node.kind != NodeKind::Operator) continue;
-    exact = exact || relation[i] == Relation::Exact;
-    makes = makes || (relation[i] == Relation::Exact && standing.contains(node.id));
+    exact = exact || led[i];
     if (relation[i] == Relation::Around)
       for (const std::uint32_t o : node.places)
         if (selection.relationOfPlaces({o}) == Relation::Around) around.insert(o);
   }
-  // What came from an argument as well, without reading it, is not where it leads.
-  for (std::size_t i = 0; i < count; ++i) led[i] = relation[i] == Relation::Exact && (uses[i] || !used || makes);
   // What was written there is no part of any operator since: those that read what it read, else those of the smallest place around it.
   if (!exact) {
     bool held = false;

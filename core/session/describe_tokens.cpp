@@ -22,8 +22,8 @@ TensorId around(const Loop& loop, TensorId inner) {
     if (is(s.inner)) return s.outer;
   for (const Loop::Accumulated& a : loop.accumulated)
     if (is(a.inner)) return a.outer;
-  // What a step makes and nothing reads behind the loop is not what the loop began with.
-  return carried && carried->innerOut != inner ? carried->initial : TensorId();
+  // What is carried and nothing reads behind the loop is not what the loop began with.
+  return TensorId();
 }
 
 // Tensors by their names in the program around all loops.
@@ -146,7 +146,7 @@ class Expansions : Around {
   }
 
   // What is made in a function that another one calls is in the place of that call, too; what is read, in the places that hand it over.
-  void add(const Program& program, OriginId origin, const std::string& tensor, bool made) {
+  void add(const Program& program, OriginId origin, const std::string& tensor, bool made, bool access = false) {
     std::unordered_set<std::uint32_t> seen;
     std::vector<OriginId> open{origin};
     while (!open.empty()) {
@@ -163,7 +163,7 @@ class Expansions : Around {
       if (!made) continue;
       join(m_madeAt[*number], tensor);
       join(m_made[o.span.begin], tensor);
-      addCalls(m_calls[*number], program, id);
+      if (!access) addCalls(m_calls[*number], program, id);
     }
   }
 
@@ -226,7 +226,7 @@ class Expansions : Around {
       for (const ExprId e : nodesOf(program, op.body)) {
         const ScalarNode& n = program[e];
         const std::string read = n.op == ScalarOp::Load ? shown(program[n.access].tensor) : made;
-        add(program, n.origin, read.empty() ? made : read, read.empty() || read == made);
+        add(program, n.origin, read.empty() ? made : read, read.empty() || read == made, n.op == ScalarOp::Load);
       }
     }
     inBodies(program, [this](const Program& body) { place(body); });

@@ -110,6 +110,9 @@ TEST_F(Placed, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
   EXPECT_EQ(inspected("g[n] = g", 0), QString()) << "not what the loop begins with";
   EXPECT_TRUE(window->inspector()->instead().startsWith("g is carried from step to step, and nothing reads it"))
       << window->inspector()->instead().toStdString();
+  EXPECT_EQ(inspected("g[n] + z", 0), QString()) << "nor there";
+  EXPECT_TRUE(window->inspector()->instead().startsWith("g is carried from step to step, and nothing reads it"))
+      << window->inspector()->instead().toStdString();
   EXPECT_EQ(inspected("V[i, j]", 0), "V");
   EXPECT_TRUE(window->inspector()->instead().isEmpty());
 }
@@ -499,6 +502,34 @@ TEST_F(Placed, AFunctionIsWhatIsComputedInItWhereverThatWasMoved) {
       EXPECT_FALSE(isRelated && d.producerNode == "h" && !ids.contains(d.consumerNode) && !d.consumerNode.starts_with("d("));
     }
     EXPECT_GT(ofForward, 0u);
+  }
+}
+
+// What a loop carries into a function of several results leads to what reads it there and to what was derived from that.
+TEST_F(Placed, ACarriedArgumentLeadsToItsGradient) {
+  openWith(
+      "# %%\ninput X[4, 3, 5] = normal(0, 1)\nparam W[5, 6] = normal(0, 0.5)\n"
+      "def cell(x, h, c) -> hN, cN {\n  Z[i, j] = (sum[k] x[i, k] * W[k, j]) * h[i, j]\n"
+      "  cN[i, j] = sigmoid(Z[i, j]) * c[i, j] + x[i, 0]\n  hN[i, j] = tanh(cN[i, j])\n}\n"
+      "const h[4, 6] = 0.5\nconst c[4, 6] = 0.1\nfor t in 0..3 { h, c = cell(X[_, t, _], h, c) }\n"
+      "loss L = mean[i, j] h[i, j]^2\n\n# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
+  window->showPage(MainWindow::Page::Explain);
+  const GraphView* graph = window->explain()->graph();
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && !graph->graph().nodes.empty(); }));
+  window->showPage(MainWindow::Page::Author);
+  for (const char* argument : {"h, c) }", "c) }"}) {
+    SCOPED_TRACE(argument);
+    clickInOutline("L");
+    caret(0, argument);
+    const auto isMarked = [&](const char* name) {
+      const auto& nodes = graph->graph().nodes;
+      for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (nodes[i].id == name) return graph->isChosen(i);
+      return false;
+    };
+    EXPECT_TRUE(wait([&] { return isMarked("h") && isMarked("d(L)/d(h.Z)_steps"); }));
+    EXPECT_FALSE(isMarked("d(L)/d(W)"));
+    EXPECT_FALSE(isMarked("L"));
   }
 }
 
