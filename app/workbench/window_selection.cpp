@@ -463,6 +463,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   std::vector<bool> led = token ? ledTo(graph, probe, reads) : std::vector<bool>(graph.nodes.size());
   for (std::size_t i = 0; i < led.size() && !token; ++i) led[i] = related(graph.nodes[i].origins);
   const bool operators = leadsToOperator(graph, led);
+  // A place in a function is no part of all that makes what its calls make.
+  const bool inBody = token && operators && !m_selection.body().empty();
   const auto updates = [&](const std::string& id) {
     return std::any_of(graph.edges.begin(), graph.edges.end(),
                        [&](const auto& e) { return e.carried && e.from == id && e.to == tensor; });
@@ -474,7 +476,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const auto& node = graph.nodes[i];
     const bool ofUpdate = !updated.empty() && isUpdateOf(node, updated);
-    const bool whole = m_selection.body().empty() || !token || node.kind != protocol::NodeKind::Operator || !operators;
+    const bool whole = !inBody || node.kind != protocol::NodeKind::Operator;
     const bool chosen = whole && std::find(tensors.begin(), tensors.end(), node.id) != tensors.end();
     if (!chosen && !led[i] && !updates(node.id) && !ofUpdate) continue;
     ids.push_back(node.id);
@@ -514,8 +516,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
   for (const auto& s : subgraphs) {
     const auto chosen = [&](const std::string& op) {
-      const bool named = m_selection.body().empty() || !token || !operators;
-      return (named && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) ||
+      return (!inBody && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) ||
              std::find(ids.begin(), ids.end(), op) != ids.end();
     };
     const bool own = isSelectedPart(subgraphs, s, probe, token) &&

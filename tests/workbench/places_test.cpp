@@ -32,6 +32,22 @@ struct Placed : Selected {
     for (const auto& s : selection().selectedSpans()) out.insert(document().text().substr(s.begin, s.end - s.begin));
     return out;
   }
+  // The page is visited, that the graph of the plan is there.
+  void awaitPlan() {
+    window->showPage(MainWindow::Page::Explain);
+    const GraphView* graph = window->explain()->graph();
+    ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && !graph->graph().nodes.empty(); }));
+    window->showPage(MainWindow::Page::Tune);
+    ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+    window->showPage(MainWindow::Page::Author);
+  }
+  std::set<std::string> marked() {
+    std::set<std::string> ids;
+    const GraphView* graph = window->explain()->graph();
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      if (graph->isChosen(i)) ids.insert(graph->graph().nodes[i].id);
+    return ids;
+  }
   std::set<std::string> inOutline() {
     std::set<std::string> out;
     auto* tree = window->outline()->findChild<QTreeWidget*>();
@@ -384,13 +400,6 @@ TEST_F(Placed, AnAccessLeadsToTheOperatorsThatHoldIt) {
       "# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
   window->showPage(MainWindow::Page::Explain);
   ASSERT_TRUE(wait([&] { return !window->explain()->graph()->graph().nodes.empty(); }));
-  const auto& nodes = window->explain()->graph()->graph().nodes;
-  const auto marked = [&] {
-    std::set<std::string> ids;
-    for (std::size_t i = 0; i < nodes.size(); ++i)
-      if (window->explain()->graph()->isChosen(i)) ids.insert(nodes[i].id);
-    return ids;
-  };
   const auto led = [&] {
     std::set<std::string> ids;
     for (const QToolButton* b : window->inspector()->findChildren<QToolButton*>())
@@ -466,7 +475,7 @@ TEST_F(Placed, AFunctionIsWhatIsComputedInItWhereverThatWasMoved) {
   ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
   window->showPage(MainWindow::Page::Author);
   using Names = std::set<std::string>;
-  const auto marked = [&] {
+  const auto forward = [&] {
     Names ids;
     const auto& nodes = explain->graph()->graph().nodes;
     for (std::size_t i = 0; i < nodes.size(); ++i)
@@ -485,7 +494,7 @@ TEST_F(Placed, AFunctionIsWhatIsComputedInItWhereverThatWasMoved) {
     SCOPED_TRACE(context);
     clickInOutline("L");
     caret(1, context, static_cast<std::size_t>(at));
-    EXPECT_TRUE(wait([&] { return marked() == nodes; })) << testing::PrintToString(marked());
+    EXPECT_TRUE(wait([&] { return forward() == nodes; })) << testing::PrintToString(forward());
     EXPECT_EQ(tinted(), lit);
     const std::set<std::string> ids(nodes.begin(), nodes.end());
     const auto& decisions = explain->fusion()->report().decisions;
@@ -513,20 +522,12 @@ TEST_F(Placed, ACarriedArgumentLeadsToItsGradient) {
       "  cN[i, j] = sigmoid(Z[i, j]) * c[i, j] + x[i, 0]\n  hN[i, j] = tanh(cN[i, j])\n}\n"
       "const h[4, 6] = 0.5\nconst c[4, 6] = 0.1\nfor t in 0..3 { h, c = cell(X[_, t, _], h, c) }\n"
       "loss L = mean[i, j] h[i, j]^2\n\n# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
-  window->showPage(MainWindow::Page::Explain);
-  const GraphView* graph = window->explain()->graph();
-  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && !graph->graph().nodes.empty(); }));
-  window->showPage(MainWindow::Page::Author);
+  awaitPlan();
   for (const char* argument : {"h, c) }", "c) }"}) {
     SCOPED_TRACE(argument);
     clickInOutline("L");
     caret(0, argument);
-    const auto isMarked = [&](const char* name) {
-      const auto& nodes = graph->graph().nodes;
-      for (std::size_t i = 0; i < nodes.size(); ++i)
-        if (nodes[i].id == name) return graph->isChosen(i);
-      return false;
-    };
+    const auto isMarked = [&](const char* name) { return marked().contains(name); };
     EXPECT_TRUE(wait([&] { return isMarked("h") && isMarked("d(L)/d(h.Z)_steps"); }));
     EXPECT_FALSE(isMarked("d(L)/d(W)"));
     EXPECT_FALSE(isMarked("L"));
@@ -572,19 +573,8 @@ TEST_F(Placed, APlaceWithinALoopLeadsToItsOwnNodes) {
       "# %%\ninput X[4, 3, 5] = normal(0, 1)\nparam W[5, 6] = normal(0, 0.5)\nparam Q[4, 6] = normal(0, 1)\n"
       "const h[4, 6] = zeros()\nfor t in 0..3 { h = cell(X[_, t, _], h, W, Q) }\nA[n, j] = sq(tanh(h[n, j])) + h[n, j]\n"
       "loss L = mean[n, j] A[n, j]\n\n# %%\ntrain L { steps = 10; optimizer = sgd(lr=1e-3) }\n");
-  window->showPage(MainWindow::Page::Explain);
-  const GraphView* graph = window->explain()->graph();
-  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && !graph->graph().nodes.empty(); }));
-  window->showPage(MainWindow::Page::Tune);
-  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
-  window->showPage(MainWindow::Page::Author);
+  awaitPlan();
   using Names = std::set<std::string>;
-  const auto marked = [&] {
-    Names ids;
-    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
-      if (graph->isChosen(i)) ids.insert(graph->graph().nodes[i].id);
-    return ids;
-  };
   const auto led = [&](const char* kind, qsizetype from) {
     Names names;
     for (const QToolButton* b : window->inspector()->findChildren<QToolButton*>())
