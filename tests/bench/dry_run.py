@@ -132,10 +132,44 @@ def what_was_started_ends_with_it(folder):
     raise AssertionError(f"{child} goes on")
 
 
-def programs_that_hang_or_break_off():
+def the_program():
     loader = importlib.machinery.SourceFileLoader("bench", os.path.join(HERE, "bench"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench", loader))
     loader.exec_module(module)
+    return module
+
+
+def what_is_being_started_ends_with_it():
+    """The signal comes before Popen has returned."""
+    module, popen, children = the_program(), subprocess.Popen, []
+
+    def asked_at_once(*command, **options):
+        children.append(popen(*command, **options))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return children[-1]
+
+    before = signal.signal(signal.SIGTERM, module.asked_to_end)
+    subprocess.Popen = asked_at_once
+    try:
+        module.started(["sleep", "1000"])
+        raise AssertionError("it went on")
+    except SystemExit as e:
+        assert e.code == 128 + signal.SIGTERM
+    finally:
+        subprocess.Popen = popen
+        signal.signal(signal.SIGTERM, before)
+    try:
+        os.kill(children[0].pid, 0)
+        children[0].kill()
+        raise AssertionError("the child goes on")
+    except ProcessLookupError:
+        pass
+    sleeping = module.started(["sh", "-c", "kill -TERM $$; sleep 1000"])
+    assert sleeping.wait() == -signal.SIGTERM, "a child has no signal held back"
+
+
+def programs_that_hang_or_break_off():
+    module = the_program()
 
     def fails(f):
         try:
@@ -180,6 +214,7 @@ def programs_that_hang_or_break_off():
 
 
 with tempfile.TemporaryDirectory() as folder:
+    what_is_being_started_ends_with_it()
     programs_that_hang_or_break_off()
     out = few_items_of_every_step(folder)
     a_lost_device_ends_its_process_alone(folder)
