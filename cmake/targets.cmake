@@ -26,7 +26,7 @@ function(nf_test folder)
   target_link_libraries(test_${name} PRIVATE nf_options GTest::gtest_main GTest::gmock ${ARGN})
   target_compile_definitions(test_${name} PRIVATE NF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" NF_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(test_${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 300
-    PROPERTIES TIMEOUT 600 LABELS ${name} ENVIRONMENT "QT_QPA_PLATFORM=offscreen"
+    PROPERTIES TIMEOUT 600 LABELS ${name}
                # Memory that there is not is an answer, as it is without a sanitizer.
                ENVIRONMENT_MODIFICATION "ASAN_OPTIONS=path_list_append:allocator_may_return_null=1")
 endfunction()

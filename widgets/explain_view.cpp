@@ -622,6 +622,10 @@ void ExplainView::chooseDecision(int number) {
   m_table->scrollTo(index);
 }
 
+void ExplainView::selectDecision() {
+  if (!m_decided) chooseDecision(chosenRow());
+}
+
 // The decision in the card stays, among the rows or not.
 void ExplainView::filterStates(int state) {
   m_filtering = true;

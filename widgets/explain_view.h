@@ -70,6 +70,7 @@ class ExplainView : public DockPage {
   StageSlider* slider() const { return m_slider; }
   StepChooser* steps() const { return m_steps; }
   void chooseDecision(int number);
+  void selectDecision();                      // of the card, where something else is selected
   bool decided() const { return m_decided; }  // the card's decision is what is selected
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0
   const protocol::FusionDecisionInfo* chosenDecision() const;

@@ -604,11 +604,9 @@ void MainWindow::connectViews() {
   m_explain->setHints([this](const std::string& producer, const std::string& consumer) {
     return workspace().document().fusionHint(producer, consumer);
   });
-  // Leads are those of the consumer: it is what is looked for where they go. Of a loop's body no view but the graph has the tensors: there
-  // it is the place of the decision that stays chosen.
+  // Both ends stay chosen: what is gone to may be of either.
   connect(m_explain->card(), &DecisionCard::leadChosen, this, [this](const QString& target) {
-    if (const auto* decision = m_explain->chosenDecision(); decision && !placesOf(withParts({decision->consumer})).empty())
-      chooseTensor(QString::fromStdString(decision->consumer));
+    m_explain->selectDecision();
     follow(target);
   });
   connect(m_explain->card(), &DecisionCard::measureRequested, this,

@@ -799,6 +799,44 @@ TEST_F(RealEngine, ADecisionInALoopStaysChosenWhereItLeads) {
   EXPECT_NE(chosen().find(sum), std::string::npos) << chosen();
 }
 
+// A decision leads to kernels of either of its ends: both stay chosen in each.
+TEST_F(RealEngine, ADecisionLeadsToTheKernelsOfBothItsEnds) {
+  openChecked(
+      "# %%\nparam W[4, 4] = normal(0, 1)\ninput X[2, 5, 4] = normal(0, 1)\n"
+      "def cell(x, h, c) -> hN, cN {\n  Z[i, j] = (sum[k] x[i, k] * W[k, j]) * h[i, j]\n"
+      "  cN[i, j] = sigmoid(Z[i, j]) * c[i, j] + x[i, j]\n  hN[i, j] = tanh(cN[i, j]) }\n"
+      "h[i: 2, j: 4] = 0.5\nc[i: 2, j: 4] = 0.25\nfor t in 0..5 { h, c = cell(X[_, t, _], h, c) }\n"
+      "loss L = sum[i, j] h[i, j]^2\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  const auto intoLoss = [&] {
+    const auto& decisions = window->explain()->fusion()->report().decisions;
+    for (std::size_t i = 0; i < decisions.size(); ++i)
+      if (decisions[i].producer == "h" && decisions[i].consumer == "L") return static_cast<int>(i);
+    return -1;
+  };
+  ASSERT_TRUE(wait([&] { return intoLoss() >= 0 && !window->workspace().subgraphs().subgraphs.empty(); }));
+  window->explain()->chooseDecision(intoLoss());
+  const auto& selection = window->workspace().selection();
+  const std::vector<std::string> both{"h", "L"};
+  ASSERT_EQ(selection.tensors(), both);
+  std::set<std::string> kernels;
+  for (const auto* lead : window->explain()->card()->findChildren<QToolButton*>())
+    if (lead->objectName().startsWith("kernel:")) kernels.insert(lead->objectName().sliced(7).toStdString());
+  EXPECT_GE(kernels.size(), 2u) << "of either end";
+  for (const std::string& id : kernels) {
+    window->showPage(MainWindow::Page::Explain);
+    const QString target = "kernel:" + QString::fromStdString(id);
+    auto* lead = window->explain()->card()->findChild<QToolButton*>(target);
+    ASSERT_TRUE(lead) << id;
+    lead->click();
+    EXPECT_EQ(window->page(), MainWindow::Page::Tune);
+    ASSERT_TRUE(wait([&] { return window->tune()->current() == id && !window->tune()->kernel()->pending(); })) << id;
+    EXPECT_TRUE(wait([&] { return !window->tune()->kernel()->tintedLines().empty(); })) << id;
+    EXPECT_EQ(selection.tensors(), both) << id;
+    EXPECT_TRUE(window->explain()->decided());
+  }
+}
+
 // A gradient that is 0 by rule is said where it stands; nothing is called proved that nobody proved.
 TEST_F(RealEngine, AGradientThatIsZeroByRuleIsSaid) {
   openChecked("# %%\ninput x[3] : f64 = 2\n\n# %%\nF = sum[i] floor(x[i])\nG = sum[i] x[i]^2\nshow d(F)/d(x)\n");
