@@ -2,6 +2,9 @@
 // The code generator that rests on LLVM: its targets, libdevice, the knob that chooses it.
 #include <gtest/gtest.h>
 
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -10,6 +13,7 @@
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/emit.h"
+#include "plugins/cuda/nvptx/emit.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/toolkit.h"
 #include "tests/kernel_cases.h"
@@ -101,6 +105,33 @@ TEST(Nvptx, HasTheFunctionsOfNvrtc) {
           << info(op).name << " of " << name(type) << "\n"
           << llvm->texts.at("ptx").text << nvrtc->texts.at("ptx").text;
     }
+}
+
+// Modules that are optimised one after the other lie where the ones before them were.
+TEST(Nvptx, AModuleHasNothingOfTheOneBeforeIt) {
+  Builder b;
+  const TensorId x = b.input("X", {96, 40});
+  b.output(b.op("Y", {96}, {40}, Reducer::Sum, [&](const auto& v) { return b.at(x, v); }));
+  std::map<int, std::string> first;
+  for (int n = 0; n < 200; ++n) {
+    const int threads = n % 2 == 0 ? 64 : 256;
+    const auto schedule = Schedule::parse(R"({"kind":"reduction","knobs":{"lanes":8,"order":"results","threads":)" +
+                                          std::to_string(threads) + "},\"version\":1}");
+    ASSERT_TRUE(schedule.ok()) << schedule.error().message;
+    const auto function = lower(b.p, *schedule, target());
+    ASSERT_TRUE(function.ok()) << function.error().message;
+    llvm::LLVMContext context;
+    const auto emitted = cuda::emitModule(*function, context, 80, nullptr);
+    ASSERT_TRUE(emitted.ok()) << emitted.error().message;
+    ASSERT_TRUE(cuda::optimizeNvptx(*emitted->module, "sm_80").ok());
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    emitted->module->print(out, nullptr);
+    EXPECT_NE(text.find("range(i32 0, " + std::to_string(threads) + ") i32 @llvm.nvvm.read.ptx.sreg.tid.x"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("!nvvm.annotations"), std::string::npos) << text;
+    ASSERT_EQ(first.emplace(threads, text).first->second, text) << "module " << n;
+  }
 }
 
 TEST(Nvptx, SaysThatLibdeviceIsMissing) {

@@ -112,14 +112,22 @@ KernelStage ModuleEmitter::stage(std::size_t index) {
 void ModuleEmitter::bindNumbers(const std::vector<VarId>& loops, llvm::Intrinsic::ID number) {
   LV* rest = nullptr;
   std::size_t slower = 0;
-  for (const VarId v : loops) slower += m_f[v].extent > 1;
+  std::uint64_t count = 1;
+  for (const VarId v : loops) {
+    slower += m_f[v].extent > 1;
+    count *= static_cast<std::uint64_t>(m_f[v].extent);
+  }
   for (std::size_t k = loops.size(); k-- > 0;) {
     const VarId v = loops[k];
     if (m_f[v].extent == 1) {
       m_constants[v.value] = 0;
       continue;
     }
-    if (!rest) rest = m_b.CreateIntrinsic(number, {}, {});
+    if (!rest) {
+      llvm::CallInst* call = m_b.CreateIntrinsic(number, {}, {});
+      call->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, count)));
+      rest = call;
+    }
     LV* extent = m_b.getInt32(static_cast<std::uint32_t>(m_f[v].extent));
     --slower;
     m_variables[v.value] = slower == 0 ? rest : m_b.CreateURem(rest, extent);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -86,7 +87,32 @@ void place(llvm::Module& module, const llvm::TargetMachine& machine) {
   module.setDataLayout(machine.createDataLayout());
 }
 
+// LLVM 19 keeps what it reads of a module's annotations by the addresses of module and kernel, and forgets it only when it has written
+// PTX: a module that is optimised and then freed would leave its bounds to the next one there. No pass before those that write PTX needs
+// them: the range of each number of a thread or block is its call's.
+class WithoutAnnotations {
+ public:
+  explicit WithoutAnnotations(llvm::Module& module) : m_module(module) {
+    llvm::NamedMDNode* named = module.getNamedMetadata(kName);
+    if (!named) return;
+    m_annotations.assign(named->op_begin(), named->op_end());
+    named->eraseFromParent();
+  }
+  ~WithoutAnnotations() {
+    if (m_annotations.empty()) return;
+    llvm::NamedMDNode* named = m_module.getOrInsertNamedMetadata(kName);
+    for (llvm::MDNode* annotation : m_annotations) named->addOperand(annotation);
+  }
+  WithoutAnnotations(const WithoutAnnotations&) = delete;
+
+ private:
+  static constexpr const char* kName = "nvvm.annotations";
+  llvm::Module& m_module;
+  std::vector<llvm::MDNode*> m_annotations;  // they live as long as the context
+};
+
 void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  const WithoutAnnotations without(module);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
