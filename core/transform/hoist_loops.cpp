@@ -6,6 +6,7 @@
 
 #include "core/ir/rewrite.h"
 #include "core/support/unique_names.h"
+#include "core/transform/join_origins.h"
 
 namespace nf {
 namespace {
@@ -220,8 +221,7 @@ class Hoisting {
         result.id = stacks.empty() ? newTensor(body, inner, loop.trips, loopOp.origin, import) : stacks.front();
         if (!stacks.empty()) {
           stacks.erase(stacks.begin());
-          OriginId& origin = m_to.tensors[result.id.value].origin;
-          origin = m_to.derivedOrigin("hoist_loops", {origin, import(body[inner].origin)});
+          joinOrigins(m_to, "hoist_loops", m_to.tensors[result.id.value].origin, import(body[inner].origin));
         }
         emit(liftOverTime(body, m_to, op, loop, loopOp.origin, outer, import), result.id, loopOp.phase);
       }

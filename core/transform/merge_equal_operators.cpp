@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/ir/rewrite.h"
+#include "core/transform/join_origins.h"
 
 namespace nf {
 namespace {
@@ -51,10 +52,7 @@ Hash keyOf(const Program& program, const Operator& op) {
 
 // Of two operators with one key: what computes either of them now comes from both, part by part.
 void joinOrigins(Program& program, Operator& kept, const Operator& gone) {
-  const auto join = [&](OriginId& to, OriginId from) {
-    if (!from.valid() || to == from) return;
-    to = to.valid() ? program.derivedOrigin("merge_equal_operators", {to, from}) : from;
-  };
+  const auto join = [&](OriginId& to, OriginId from) { joinOrigins(program, "merge_equal_operators", to, from); };
   join(kept.origin, gone.origin);
   join(program.tensors[kept.output.value].origin, program[gone.output].origin);
   for (std::size_t i = 0; i < kept.axes.size(); ++i) join(kept.axes[i].origin, gone.axes[i].origin);

@@ -7,6 +7,7 @@
 #include "core/ir/folding.h"
 #include "core/ir/paths.h"
 #include "core/ir/rewrite.h"
+#include "core/transform/join_origins.h"
 
 namespace nf {
 namespace {
@@ -109,15 +110,10 @@ class Simplification {
         m_program.scalars.push_back(n);
         at->second = ExprId(m_program.scalars.size() - 1);
       }
-      if (!isNew) join(m_program.scalars[at->second.value].origin, n.origin);
+      if (!isNew) joinOrigins(m_program, "simplify_scalars", m_program.scalars[at->second.value].origin, n.origin);
       same.emplace(id.value, at->second);
     }
     return same.at(root.value);
-  }
-
-  void join(OriginId& to, OriginId from) {
-    if (!from.valid() || to == from) return;
-    to = to.valid() ? m_program.derivedOrigin("simplify_scalars", {to, from}) : from;
   }
 
   // Replaces selects whose condition every way to them has decided: select(c, select(c, a, b), d) is select(c, a, d).
