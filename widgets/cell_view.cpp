@@ -219,11 +219,7 @@ void CellView::setActive(Active active) {
 // Beside its text: the whole cell. The edge around the text is the text's.
 void CellView::mousePressEvent(QMouseEvent* event) {
   if (!m_editor->isVisible() || !m_editor->geometry().contains(event->pos())) return Q_EMIT commandModeWanted();
-  const QPoint at = m_editor->viewport()->mapFrom(this, event->pos());
-  const QRect text = m_editor->viewport()->rect();
-  m_editor->setTextCursor(
-      m_editor->cursorForPosition({std::clamp(at.x(), text.left(), text.right()), std::clamp(at.y(), text.top(), text.bottom())}));
-  m_editor->setFocus();
+  m_editor->pressBeside(m_editor->mapFrom(this, event->pos()));
 }
 
 void CellView::paintEvent(QPaintEvent*) {

@@ -677,10 +677,28 @@ void ExpressionEditor::resizeEvent(QResizeEvent* event) {
   fit();
 }
 
+// Above and below the lines is otherwise the end of the text.
+QPoint ExpressionEditor::nearestLine(QPoint at) const {
+  QTextCursor end(document());
+  end.movePosition(QTextCursor::End);
+  const int first = cursorRect(QTextCursor(document())).center().y(), last = cursorRect(end).center().y();
+  return {std::clamp(at.x(), 0, viewport()->width() - 1), std::clamp(at.y(), first, last)};
+}
+
 void ExpressionEditor::mousePressEvent(QMouseEvent* event) {
   const int before = textCursor().position();
-  QPlainTextEdit::mousePressEvent(event);
+  QMouseEvent onLine(event->type(), nearestLine(event->position().toPoint()), event->scenePosition(), event->globalPosition(),
+                     event->button(), event->buttons(), event->modifiers(), event->pointingDevice());
+  QPlainTextEdit::mousePressEvent(&onLine);
+  event->setAccepted(onLine.isAccepted());
   if (event->button() == Qt::LeftButton && textCursor().position() == before) Q_EMIT caretMoved();
+}
+
+void ExpressionEditor::pressBeside(QPoint at) {
+  const int before = textCursor().position();
+  setFocus(Qt::MouseFocusReason);
+  setTextCursor(cursorForPosition(nearestLine(viewport()->mapFrom(this, at))));
+  if (textCursor().position() == before) Q_EMIT caretMoved();
 }
 
 void ExpressionEditor::focusInEvent(QFocusEvent* event) {

@@ -55,6 +55,7 @@ class ExpressionEditor : public QPlainTextEdit {
   std::size_t caretByte() const;
   std::pair<std::size_t, std::size_t> selectionBytes() const;
   void moveCaretTo(std::size_t byte);
+  void pressBeside(QPoint at);  // a click on the box around the text, in this widget: it is for the nearest line
   void selectBytes(std::size_t begin, std::size_t end);
   QRect rectOf(std::size_t byte) const;  // of the character there, in this widget
   void insertAtCaret(const QString& text);
@@ -98,6 +99,7 @@ class ExpressionEditor : public QPlainTextEdit {
   void resizeEvent(QResizeEvent*) override;
 
  private:
+  QPoint nearestLine(QPoint at) const;  // in the viewport
   void noticeChange();
   void recolor();
   void showMarks();

@@ -136,6 +136,11 @@ int SwapList::splits() const {
       std::count_if(m_swaps.begin(), m_swaps.end(), [](const protocol::KernelSwapEvent& s) { return s.split; }));
 }
 
+std::int64_t SwapList::swapsUntil(std::int64_t step) const {
+  return std::count_if(m_swaps.begin(), m_swaps.end(),
+                       [step](const protocol::KernelSwapEvent& s) { return !s.split && s.step <= step; });
+}
+
 void SwapList::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
   fitColumns();

@@ -23,8 +23,9 @@ class SwapList : public QWidget {
   QString sentence() const;
   QTableWidget* table() const { return m_table; }
   int count() const { return static_cast<int>(m_swaps.size()); }
-  void setOnPaper(bool onPaper);  // every row, where the screen scrolls
-  int splits() const;             // rows of fused kernels that were split again
+  void setOnPaper(bool onPaper);                     // every row, where the screen scrolls
+  int splits() const;                                // rows of fused kernels that were split again
+  std::int64_t swapsUntil(std::int64_t step) const;  // the others, of that step and those before it
 
  Q_SIGNALS:
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);  // by a click or Enter

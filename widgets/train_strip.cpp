@@ -379,6 +379,7 @@ void TrainStrip::start(bool resumed) {
   m_title->setText(tr("Preparing"));
   m_search = protocol::SearchState::Unknown;
   m_resumed = resumed;
+  m_from = resumed ? checkpointStep() : 0;
   showPeer();
   m_detail->setText(resumed && checkpointStep() > 0
                         ? tr("going on from step %1, preparing the first kernels").arg(grouped(checkpointStep()))
@@ -412,6 +413,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
   QStringList parts;
   // While the engine reads the checkpoint it tells no step.
   const std::int64_t from = s.resumedAt > 0 ? s.resumedAt : m_resumed && s.step == 0 ? checkpointStep() : 0;
+  if (from > 0) m_from = from;
   if (from > 0 && s.step <= from)
     parts << (s.steps > 0 ? tr("going on from step %1 of %2").arg(grouped(from), grouped(s.steps))
                           : tr("going on from step %1").arg(grouped(from)));
@@ -486,7 +488,9 @@ QString TrainStrip::tuner() const { return m_right->text(); }
 
 void TrainStrip::showTuner() {
   // A kernel that took another one's place is a swap, as the Tune page counts them; one that was split again is not.
-  const std::int64_t before = m_swapList->count() - m_swapList->splits() - m_swapsSince;  // of runs that it was resumed from
+  // Of runs that it was resumed from. Those of steps that are made again stand in the list until the engine has read the checkpoint.
+  std::int64_t before = m_swapList->count() - m_swapList->splits() - m_swapsSince;
+  if (m_from > 0) before = std::min(before, m_swapList->swapsUntil(m_from));
   if (m_trials + m_swapList->count() + m_deaths == 0) return;
   QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(m_swapsSince, tr("swap"), tr("swaps"))};
   if (before > 0) parts << tr("%1 before it was resumed").arg(grouped(before));

@@ -151,6 +151,7 @@ class TrainStrip : public QWidget {
   bool m_searchless = false;  // no search runs beside the steps
   bool m_more = false, m_hasRuns = false;
   std::int64_t m_checkpointStep = 0;
+  std::int64_t m_from = 0;               // the step that it was resumed from, as far as it is known; 0: it began by itself
   std::optional<std::int64_t> m_keptTo;  // the last step that an interrupted run left behind, until its checkpoint is told
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };

@@ -46,7 +46,7 @@ void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& deta
   s.steps = stepLimit;
   s.resumedAt = firstStep;
   const std::int64_t perEpoch = feed ? feed->stepsPerEpoch() : 1;
-  s.epoch = step / perEpoch;
+  s.epoch = (std::max<std::int64_t>(step, 1) - 1) / perEpoch + 1;
   s.epochs = stepLimit / perEpoch;
   s.seconds = begun == Time{} ? 0 : secondsSince(begun);
   s.loss = lastLoss;

@@ -315,6 +315,13 @@ TEST_F(Tuning, SwapsOfAResumedRunAreToldApart) {
   strip.addSwap(split);
   EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 2 swaps, 2 before it was resumed, 1 kernel split again");
   EXPECT_EQ(strip.swaps()->count(), 5);
+  // What was swapped behind the checkpoint is none of those before it, also while that is being read.
+  strip.setCheckpoint(TrainStrip::Checkpoint::Usable, swaps[2].step);
+  strip.start(true);
+  state = {};
+  state.phase = RunPhase::Preparing;
+  strip.setState(state);
+  EXPECT_EQ(strip.tuner(), "tuner: 0 trials, 0 swaps, 2 before it was resumed");
 }
 
 // Steps are of the whole training, seconds of the run that was resumed: what is said is of the same steps.

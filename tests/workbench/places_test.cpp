@@ -260,6 +260,36 @@ TEST_F(Placed, AClickIntoAWindowThatIsNotActiveSelects) {
   EXPECT_TRUE(wait([&] { return selection().tensors() == std::vector<std::string>{"B"}; }));
 }
 
+// From the upper edge of the box to the lower one a click is for the nearest line, also where the caret stands already.
+TEST_F(Placed, AClickOnTheBoxAroundATextSelectsWhatIsNearest) {
+  openWith(
+      "# %%\ninput X[4] = normal(0, 1)\n\n# %%\nA[i] = X[i] * 2\n\n# %%\nB[i] = A[i] + 1\nC[i] = B[i] * A[i]\n\n"
+      "# %%\nloss L = sum[i] C[i]\n");
+  const auto clickAt = [](CellView* at, int x, int y) {
+    ExpressionEditor* editor = at->editor();
+    const QPoint place(x, y);
+    if (editor->viewport()->geometry().contains(place))
+      return QTest::mouseClick(editor->viewport(), Qt::LeftButton, {}, place - editor->viewport()->pos());
+    QTest::mouseClick(at, Qt::LeftButton, {}, editor->mapTo(at, place));
+  };
+  for (const auto& [number, first, last] : {std::tuple{1, "A", "A"}, std::tuple{2, "B", "C"}}) {
+    CellView* at = cell(number);
+    ExpressionEditor* editor = at->editor();
+    const int x = editor->rectOf(0).center().x() + 2, middle = editor->height() / 2;
+    for (const bool there : {false, true})
+      for (int y = 1; y < editor->height() - 1; ++y) {
+        if (std::abs(y - middle) < 3 && first != last) continue;  // between two lines
+        SCOPED_TRACE(std::to_string(number) + ", " + std::to_string(y) + " of " + std::to_string(editor->height()));
+        const std::string want = y < middle ? first : last;
+        editor->moveCaretTo(there ? editor->bytes().find(want + "[i] =") : editor->bytes().size());
+        clickInOutline("L");
+        ASSERT_EQ(selection().tensors(), std::vector<std::string>{"L"});
+        clickAt(at, x, y);
+        ASSERT_EQ(selection().tensors(), std::vector<std::string>{want});
+      }
+  }
+}
+
 // A word, an index or a left side in the body of a function is part of what its calls make.
 TEST_F(Placed, EveryPlaceInAFunctionIsPartOfWhatItsCallsMake) {
   openWith(
