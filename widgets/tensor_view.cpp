@@ -25,10 +25,12 @@ QString numberText(double value, bool whole, int digits) {
   return whole && std::isfinite(value) ? QString::number(value, 'f', 0) : significant(value, digits);
 }
 
+const QColor kNotFinite(0x80, 0x80, 0x80);
+
 }  // namespace
 
 QColor diverging(double value, double scale) {
-  if (!std::isfinite(value)) return QColor(0x80, 0x80, 0x80);
+  if (!std::isfinite(value)) return kNotFinite;
   const double t = scale > 0 ? std::clamp(value / scale, -1.0, 1.0) : 0;
   return mixed(Qt::white, t < 0 ? QColor(0x00, 0x72, 0xB2) : QColor(0xD5, 0x5E, 0x00), std::abs(t));
 }
@@ -89,6 +91,7 @@ class TensorView::Image : public QWidget {
     setAccessibleName(tr("Values as a picture: blue below zero, orange above"));
   }
   double scale = 1;
+  QString notFinite;  // what of it there is: "NaN, inf"
   bool old = false;
 
  protected:
@@ -101,16 +104,23 @@ class TensorView::Image : public QWidget {
   static constexpr int kBarGap = 10, kBar = 8, kWordsGap = 4;
   int scaleWidth() const {
     const QFontMetrics metrics(m_theme->ui(11));
-    return kBarGap + kBar + kWordsGap + metrics.horizontalAdvance(significant(-scale, 2)) + 2;
+    return kBarGap + kBar + kWordsGap +
+           std::max(metrics.horizontalAdvance(significant(-scale, 2)), metrics.horizontalAdvance(notFinite)) + 2;
   }
   void paintScale(QPainter& p) const {
     const Palette& c = m_theme->colors();
-    const QRectF bar(frame().right() + kBarGap, 0, kBar, std::min<double>(height() - 1, 120));
+    const double below = notFinite.isEmpty() ? 0 : QFontMetrics(m_theme->ui(11)).height() + kBarGap;
+    const QRectF bar(frame().right() + kBarGap, 0, kBar, std::min<double>(height() - 1 - below, 120));
     for (int y = 0; y < static_cast<int>(bar.height()); ++y)
       p.fillRect(QRectF(bar.left(), y, bar.width(), 1), diverging(1 - 2 * y / bar.height(), 1));
     p.setFont(m_theme->ui(11));
     p.setPen(c.muted);
     const QRectF words(bar.right() + kWordsGap, 0, scaleWidth(), bar.height());
+    if (below > 0) {
+      const QRectF line(words.left(), bar.bottom() + kBarGap, words.width(), below - kBarGap);
+      p.fillRect(QRectF(bar.left(), line.center().y() - kBar / 2.0, kBar, kBar), kNotFinite);
+      p.drawText(line, Qt::AlignVCenter | Qt::AlignLeft, notFinite);
+    }
     p.drawText(words, Qt::AlignVCenter | Qt::AlignLeft, QStringLiteral("0"));
     if (scale <= 0) return;  // no value differs from 0, or none is finite
     p.drawText(words, Qt::AlignTop | Qt::AlignLeft, significant(scale, 2));
@@ -437,6 +447,10 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   m_image->scale = 0;
   for (const double v : values)
     if (std::isfinite(v)) m_image->scale = std::max(m_image->scale, std::abs(v));
+  QStringList notFinite;
+  if (std::ranges::any_of(values, [](double v) { return std::isnan(v); })) notFinite << QStringLiteral("NaN");
+  if (std::ranges::any_of(values, [](double v) { return std::isinf(v); })) notFinite << QStringLiteral("inf");
+  m_image->notFinite = notFinite.join(QStringLiteral(", "));
   const auto first = [&](std::size_t fromEnd) { return rank >= fromEnd ? slice.begin[rank - fromEnd] : 0; };
   m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page, first(2), first(1));
   m_histogram->slice = slice;

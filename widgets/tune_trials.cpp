@@ -52,8 +52,8 @@ QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
   const bool lost = fastestUs > 0 && fastestUs < *kernel.us && significant(fastestUs) != significant(*kernel.us);
   if (!lost) return QObject::tr("= first");
   // The first kernel's own time is of another moment.
-  return fastest->besideUs ? QObject::tr("first; %1 vs %2").arg(significant(fastestUs), significant(*fastest->besideUs))
-                           : QObject::tr("first; best %1").arg(significant(fastestUs));
+  return fastest->besideUs ? QObject::tr("first; %1 vs %2").arg(microsecondsText(fastestUs), microsecondsText(*fastest->besideUs))
+                           : QObject::tr("first; best %1").arg(microsecondsText(fastestUs));
 }
 
 bool isSelectedPart(const std::vector<SubgraphInfo>& kernels, const SubgraphInfo& kernel, const Selection& selection,

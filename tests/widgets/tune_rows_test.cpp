@@ -160,9 +160,9 @@ TEST(TuneRow, ATrialThatIsNoFasterInTurnsSaysAgainstWhat) {
   kernel.name = "Y", kernel.firstUs = kernel.us = 361, kernel.inUse.text = "{}";
   TrialInfo fastest;
   fastest.us = 174;
-  EXPECT_EQ(gainText(kernel, &fastest), "first; best 174");
+  EXPECT_EQ(gainText(kernel, &fastest), "first; best 174 µs");
   fastest.besideUs = 181;
-  EXPECT_EQ(gainText(kernel, &fastest), "first; 174 vs 181");
+  EXPECT_EQ(gainText(kernel, &fastest), "first; 174 µs vs 181 µs");
   EXPECT_TRUE(
       rowTip(kernel, &fastest).contains("fastest trial: in turns with the best until then 174 µs against 181 µs: no faster"))
       << rowTip(kernel, &fastest).toStdString();

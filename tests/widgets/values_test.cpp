@@ -52,6 +52,32 @@ TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
   EXPECT_GT(framed, shot.width() / 4) << "the row above the cells";
 }
 
+// What is no number has a colour of its own, which the scale names.
+TEST_F(Values, TheScaleNamesTheColourOfWhatIsNoNumber) {
+  TensorView view(&theme, false);
+  view.resize(600, 400);
+  view.show();
+  view.setTensor("w", {4, 4});
+  TensorSlice slice;
+  slice.tensor = "w", slice.shape = {4, 4}, slice.begin = {0, 0}, slice.end = {4, 4}, slice.histogram = {16};
+  const auto greyBesideTheCells = [&](double odd) {
+    std::vector<double> values(16, 1);
+    values[5] = odd;
+    view.setSlice(slice, values);
+    QCoreApplication::processEvents();
+    const QImage shot = pictureIn(view);
+    int grey = 0;
+    for (int y = 0; y < shot.height(); ++y)
+      for (int x = std::min(shot.width(), shot.height()); x < shot.width(); ++x)
+        grey += shot.pixelColor(x, y) == QColor(0x80, 0x80, 0x80);
+    return grey;
+  };
+  const int none = greyBesideTheCells(0.5);
+  EXPECT_GE(greyBesideTheCells(std::nan("")), none + 30);
+  EXPECT_GE(greyBesideTheCells(INFINITY), none + 30);
+  EXPECT_EQ(greyBesideTheCells(0.5), none);
+}
+
 // Logits: many rows, few columns. Each column has its own colour.
 TEST_F(Values, ATallNarrowPictureShowsItsColumns) {
   TensorView view(&theme, false);
