@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/fusion_model.h"
 
+#include <QLocale>
 #include <algorithm>
 #include <cmath>
 
@@ -224,17 +225,19 @@ QString FusionModel::csv() const {
   const auto quoted = [](const std::string& text) {
     return QLatin1Char('"') + QString::fromStdString(text).replace(QLatin1Char('"'), QStringLiteral("\"\"")) + QLatin1Char('"');
   };
+  // The shortest text that reads as the same number.
+  const auto exact = [](double value) { return QString::number(value, 'g', QLocale::FloatingPointShortest); };
   for (const auto& d : m_report.decisions) {
     constexpr auto names = enumNames(FusionState{});
     out += QStringList{quoted(d.producer),
                        quoted(d.consumer),
                        quoted(d.category),
-                       QString::number(d.dT, 'g', 17),
-                       QString::number(d.dC, 'g', 17),
+                       exact(d.dT),
+                       exact(d.dC),
                        QString::number(d.dK),
-                       QString::number(d.R, 'g', 17),
+                       exact(d.R),
                        d.flips.empty() ? QString() : quoted(d.flips.front().quantity),
-                       d.flips.empty() ? QString() : QString::number(d.flips.front().threshold, 'g', 17),
+                       d.flips.empty() ? QString() : exact(d.flips.front().threshold),
                        QLatin1String(names[static_cast<std::size_t>(d.state)]),
                        quoted(d.why)}
                .join(QLatin1Char(',')) +

@@ -62,6 +62,9 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   EXPECT_EQ(other.data(other.index(2, FusionModel::kTraffic), Qt::DisplayRole).toString(), "-0.0025");
   EXPECT_EQ(text(2, FusionModel::kState), "refused");
   EXPECT_TRUE(model.csv().contains("\"Y\",\"L\",\"One+One\",3200000"));
+  small.decisions[0].R = 1.1e-6;
+  other.setReport(small);
+  EXPECT_TRUE(other.csv().contains(",1.1e-06,")) << other.csv().toStdString();
   // One notation in every view; the source's own names where something is written for a program.
   EXPECT_EQ(text(0, FusionModel::kPair), "dW → W <-");
   EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));
