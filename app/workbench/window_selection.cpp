@@ -481,7 +481,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (!chosen && !led[i] && !updates(node.id) && !ofUpdate) continue;
     ids.push_back(node.id);
     const auto leadTo = [&](const std::string& made) {
-      if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(made))); token && t && t->derivative)
+      if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(made))); t && t->derivative && t->name != tensor)
         gradients.insert(t->name);
     };
     if (node.merged.empty()) leadTo(node.id);

@@ -487,6 +487,10 @@ TEST_F(Placed, AStatementInALoopLeadsOn) {
     if (s.name == "z + h") window->tune()->chooseSubgraph(s.id);
   window->showPage(MainWindow::Page::Tune);
   EXPECT_TRUE(wait([&] { return window->tune()->kernel()->tintedLines().size() > 3; })) << "lines of its own";
+  // The loop as a whole leads to the gradient that its steps are part of.
+  window->showPage(MainWindow::Page::Author);
+  EXPECT_EQ(caret(0, "0..6"), "h");
+  EXPECT_TRUE(wait([&] { return window->inspector()->findChild<QToolButton*>("tensor:d(L)/d(V)") != nullptr; }));
 }
 
 // A function that another one calls, from a loop, too: its name and every place in it lead to what is computed there, wherever that was
