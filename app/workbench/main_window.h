@@ -130,6 +130,12 @@ class MainWindow : public QMainWindow {
     bool runAllWhenChecked = false;
     bool diskHidden = false, holderHidden = false, journalHidden = false, unwritableHidden = false;  // questions that were put away
     CellId training = 0;
+    // Of cells that train, as far as it is known: a mistake that keeps one from being made leaves what it was before.
+    struct Train {
+      TrainOf of;
+      protocol::TrainInfo info;
+    };
+    std::map<CellId, Train> trains;
     QString begunWith;         // the values of its last run, in words; empty: with none
     bool ran = false;          // since what is shown of it was asked for the last time
     CellId deletedHidden = 0;  // the cell that trains, deleted, and the word about it put away
@@ -248,11 +254,14 @@ class MainWindow : public QMainWindow {
   QString endsWithWindow() const;  // what closing the window costs besides unsaved text, as sentences; empty: nothing
   // An empty folder: the newest run; again: also where what it did stands already.
   void lookForKept(Tab* tab, const QString& folder = {}, bool again = false);
-  void refreshCheckpoint(Tab* tab, CellId id);  // what a run of this cell can go on from
+  void noteTrains(Tab* tab);
+  static const Tab::Train* trainIn(const Tab* tab, CellId id);  // null: it trains nothing, as far as it is known
+  void refreshCheckpoint(Tab* tab, CellId id);                  // what a run of this cell can go on from
   void showKept(Tab* tab);
   void showOtherRuns(Tab* tab);
   void showRuns(Tab* tab, CellId id);
   void showRuns();  // of the cell that is chosen, else of the first one whose panel has runs
+  void sayNoRuns();
   RunCheckpoint shownCheckpoint(const Tab* tab, const TrainOf* train) const;  // of the run shown, if it is of this statement
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;

@@ -43,17 +43,31 @@ void MainWindow::lookForKept(Tab* tab, const QString& folder, bool again) {
   });
 }
 
+void MainWindow::noteTrains(Tab* tab) {
+  const protocol::Analysis& analysis = tab->workspace->analysis();
+  const bool sound =
+      std::ranges::none_of(analysis.diagnostics, [](const auto& d) { return d.severity == protocol::Severity::Error; });
+  if (sound) tab->trains.clear();
+  for (std::size_t i = 0; i < analysis.cells.size(); ++i)
+    if (const auto of = trainOf(analysis, i))
+      if (const CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(i)))
+        tab->trains.insert_or_assign(v->id(), Tab::Train{*of, *analysis.cells[i].train});
+}
+
+const MainWindow::Tab::Train* MainWindow::trainIn(const Tab* tab, CellId id) {
+  const auto found = tab->trains.find(id);
+  return found == tab->trains.end() ? nullptr : &found->second;
+}
+
 void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   const CellView* v = tab->notebook->viewThatRan(id);
   if (!v || !v->train()) return;
   std::int64_t steps = 0;
   bool other = false;
-  const auto index = tab->notebook->analysisCell(id);
-  const auto& cells = tab->workspace->analysis().cells;
-  const auto of = index ? trainOf(tab->workspace->analysis(), *index) : std::nullopt;
-  const RunCheckpoint checkpoint = shownCheckpoint(tab, of ? &*of : nullptr);
-  if (of) {
-    const protocol::TrainInfo& train = *cells[*index].train;
+  const Tab::Train* known = trainIn(tab, id);
+  const RunCheckpoint checkpoint = shownCheckpoint(tab, known ? &known->of : nullptr);
+  if (known) {
+    const protocol::TrainInfo& train = known->info;
     const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
     steps = train.steps > 0 ? train.steps : same ? train.epochs * checkpoint.stepsPerEpoch : 0;
     other = checkpoint.there && !train.program.empty() && !checkpoint.program.empty() && train.program != checkpoint.program;
@@ -89,15 +103,12 @@ void showIn(CellView& v, const KeptRun& run) {
 
 void MainWindow::showKept(Tab* tab) {
   if (!tab->kept || tab->training != 0) return;
-  const auto& cells = tab->workspace->analysis().cells;
-  std::size_t index = 0;
-  const auto trains = [&] {
-    const auto of = trainOf(tab->workspace->analysis(), index);
-    return of && isRunOf(tab->kept->record, *of);
-  };
-  while (index < cells.size() && !trains()) ++index;
-  if (index == cells.size()) return;
-  CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(index));
+  const auto& cells = tab->notebook->cells();
+  const auto found = std::ranges::find_if(cells, [&](const CellView* v) {
+    const Tab::Train* known = trainIn(tab, v->id());
+    return known && isRunOf(tab->kept->record, known->of);
+  });
+  CellView* v = found == cells.end() ? nullptr : *found;
   if (!v || !v->train()) return;
   KeptRun run = std::move(*tab->kept);
   tab->kept.reset();
@@ -115,11 +126,9 @@ void MainWindow::showKept(Tab* tab) {
 void MainWindow::showOtherRuns(Tab* tab) {
   Workspace* workspace = tab->workspace.get();
   std::vector<std::pair<CellId, TrainOf>> others;
-  for (std::size_t i = 0; i < workspace->analysis().cells.size(); ++i) {
-    const auto of = trainOf(workspace->analysis(), i);
-    const CellView* v = of ? tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(i)) : nullptr;
-    if (v && v->train() && v->train()->isHidden()) others.emplace_back(v->id(), *of);
-  }
+  for (const CellView* v : tab->notebook->cells())
+    if (const Tab::Train* known = trainIn(tab, v->id()); known && v->train() && v->train()->isHidden())
+      others.emplace_back(v->id(), known->of);
   if (others.empty()) return;
   QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->runsPlace(), others] {
     auto runs = std::make_shared<std::vector<std::pair<CellId, KeptRun>>>();
@@ -145,11 +154,12 @@ void MainWindow::showOtherRuns(Tab* tab) {
 // To be looked at and gone on with: what cells show is computed with what it learnt.
 void MainWindow::showRuns(Tab* tab, CellId id) {
   const CellView* v = tab->notebook->view(id);
-  const auto index = tab->notebook->analysisCell(id);
-  const auto of = index ? trainOf(tab->workspace->analysis(), *index) : std::nullopt;
-  if (!v || !v->train() || !of) return;
+  const Tab::Train* known = trainIn(tab, id);
+  if (!v || !v->train()) return;
+  if (!known) return sayNoRuns();
+  const TrainOf of = known->of;
   const QString place = tab->workspace->runsPlace();
-  const auto runs = keptRuns(place, *of);
+  const auto runs = keptRuns(place, of);
   constexpr std::size_t kMostRuns = 20;
   auto* menu = new QMenu(this);
   menu->setAttribute(Qt::WA_DeleteOnClose);
@@ -162,7 +172,7 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
     connect(a, &QAction::triggered, this, [this, tab, place, of, folder = runs[i].folder] {
       if (indexOf(tab) < 0 || tab->training != 0) return;
       lookForKept(tab, folder);
-      const RunCheckpoint left = checkpointOf(place, folder, &*of);
+      const RunCheckpoint left = checkpointOf(place, folder, &of);
       tab->workspace->useValues(left.there ? left.path : QString());
     });
   }
@@ -175,7 +185,7 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
     if (!QDesktopServices::openUrl(QUrl::fromLocalFile(folder)))
       setStatus("warning", tr("Nothing opens folders here: %1").arg(folder));
   });
-  const RunCheckpoint checkpoint = shownCheckpoint(tab, &*of);
+  const RunCheckpoint checkpoint = shownCheckpoint(tab, &of);
   QAction* onward = menu->addAction(tr("Begin a run with what this one learnt"));
   onward->setObjectName(QStringLiteral("onward"));
   onward->setEnabled(checkpoint.there && !checkpoint.path.isEmpty());
@@ -194,6 +204,13 @@ void MainWindow::showRuns(Tab* tab, CellId id) {
   menu->popup(at->mapToGlobal(QPoint(0, at->height())));
 }
 
+void MainWindow::sayNoRuns() {
+  const QString place = workspace().runsPlace();
+  setStatus("warning", m_tab->training != 0 ? tr("A training is under way: its runs are there when it has ended")
+                       : hasRuns(place)     ? tr("No train statement of the text has left one of the runs in %1").arg(place + kRuns)
+                                            : tr("No training of this notebook has left a run"));
+}
+
 void MainWindow::showRuns() {
   const auto offers = [](const CellView* v) { return v && v->train() && !v->train()->runs()->isHidden(); };
   const CellView* v = notebook()->view(notebook()->activeCell());
@@ -202,9 +219,7 @@ void MainWindow::showRuns() {
     const auto found = std::find_if(cells.begin(), cells.end(), offers);
     v = found == cells.end() ? nullptr : *found;
   }
-  if (!v)
-    return setStatus("warning", m_tab->training != 0 ? tr("A training is under way: its runs are there when it has ended")
-                                                     : tr("No training of this notebook has left a run"));
+  if (!v) return sayNoRuns();
   showPage(Page::Author);
   notebook()->bringIntoSight(v->train());
   showRuns(m_tab, v->id());

@@ -132,9 +132,10 @@ bool MainWindow::runCell(CellId id, bool resume, const QString& weights) {
   QString from;
   if (resume) {
     // An engine elsewhere finds the newest by itself.
-    const auto of = trainOf(m_tab->workspace->analysis(), *cell);
-    const QString place = m_tab->workspace->place(), shown = shownCheckpoint(m_tab, of ? &*of : nullptr).path;
-    from = shown.isEmpty() || shown == newestCheckpoint(place, of ? &*of : nullptr).path ? QStringLiteral("newest") : shown;
+    const Tab::Train* known = trainIn(m_tab, id);
+    const TrainOf* of = known ? &known->of : nullptr;
+    const QString place = m_tab->workspace->place(), shown = shownCheckpoint(m_tab, of).path;
+    from = shown.isEmpty() || shown == newestCheckpoint(place, of).path ? QStringLiteral("newest") : shown;
   }
   m_tab->begunWith = begunWith(weights);
   m_tab->workspace->runCell(*cell, info.train.has_value(), from, weights);

@@ -165,6 +165,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::analysed, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
+    noteTrains(tab);
     showKept(tab);
     for (const CellView* v : tab->notebook->cells())
       if (v->train() && v->train()->ended()) refreshCheckpoint(tab, v->id());

@@ -142,6 +142,47 @@ TEST_F(Runs, ResumeIsACommand) {
   EXPECT_FALSE(window->workspace().running());
 }
 
+// A mistake, in its own cell or in one that it needs, takes nothing away of what a training left.
+TEST_F(Runs, StayWithinReachWhileTheTextHasAMistake) {
+  openChecked(kLong);
+  const std::int64_t first = trainAndStop();
+  const auto broken = [&](const std::string& right, const std::string& wrong) {
+    replace(right, wrong);
+    EXPECT_TRUE(wait([&] {
+      return std::ranges::any_of(window->workspace().analysis().diagnostics,
+                                 [](const auto& d) { return d.severity == protocol::Severity::Error; });
+    })) << wrong;
+  };
+  const auto opensRuns = [&] {
+    window->action("run.runs")->trigger();
+    auto* shown = qobject_cast<QMenu*>(QApplication::activePopupWidget());
+    const bool there = shown && shown->objectName() == "runs" && shown->actions()[0]->text().contains(grouped(first));
+    if (shown) shown->close();
+    return there;
+  };
+  for (const auto& [right, wrong] : {std::pair{"W[i] - 3)^2", "W[i] - 3)^2 +"}, std::pair{"sgd(lr=0.01)", "sgd(lr=0.010.01"}}) {
+    SCOPED_TRACE(wrong);
+    broken(right, wrong);
+    EXPECT_TRUE(strip()->resumes()) << "it is of the text before the mistake";
+    EXPECT_TRUE(opensRuns());
+    window->action("run.resume")->trigger();
+    EXPECT_FALSE(window->workspace().running());
+    EXPECT_FALSE(window->statusText().isEmpty());
+    replace(wrong, right);
+  }
+  replace("sgd(lr=0.01)", "sgd(lr=0.02)");
+  EXPECT_FALSE(strip()->resumes());
+  broken("W[i] - 3)^2", "W[i] - 3)^2 +");
+  EXPECT_FALSE(strip()->resumes()) << "it was of another text before, too";
+  EXPECT_TRUE(opensRuns());
+  // Without its statement nothing trains.
+  replace("W[i] - 3)^2 +", "W[i] - 3)^2");
+  replace("train L {", "# train L {");
+  window->action("run.runs")->trigger();
+  EXPECT_FALSE(QApplication::activePopupWidget());
+  EXPECT_TRUE(window->statusText().contains(".out")) << window->statusText().toStdString();
+}
+
 // With a lower learning rate it is another training: a run of its own, which begins with what was learnt.
 TEST_F(Runs, OneBeginsWithWhatAnotherHasLearnt) {
   openChecked(kLong + "\n# %%\nshow W\n");
