@@ -37,6 +37,16 @@ QString sizeText(double value, const std::string& unit) {
   return value >= 1000 && value == std::floor(value) ? grouped(static_cast<std::int64_t>(value)) : significant(value, 4);
 }
 
+// "+12 %", "× 3.40". What leaves something is no change by 100 %.
+QString changeText(double now, double then) {
+  const double percent = now != 0 ? (then / now - 1) * 100 : 0;
+  if (std::abs(percent) >= 100) return QStringLiteral("× %1").arg(significant(now != 0 ? then / now : 0));
+  QString number;
+  for (int digits = 0; number.isEmpty() || (number.toDouble() >= 100 && digits < 6); ++digits)
+    number = QString::number(std::abs(percent), 'f', digits);
+  return (percent > 0 ? QStringLiteral("+") : QStringLiteral("-")) + number + QStringLiteral(" %");
+}
+
 // Which way is faster, if one is beyond noise.
 QString savingText(const Measured& saving) {
   const QString interval = QStringLiteral("%1 µs [%2, %3]");
@@ -530,8 +540,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     m_flip->body()->addWidget(words);
   } else {
     const FusionFlip& first = d.flips.front();
-    const double change = first.now != 0 ? (first.threshold / first.now - 1) * 100 : 0;
-    m_flip->setDetail(tr("%1, by %2 %").arg(shortName(first.quantity)).arg(std::abs(change), 0, 'f', 0));
+    m_flip->setDetail(shortName(first.quantity) + QStringLiteral(", ") + changeText(first.now, first.threshold));
     if (d.curve) m_flip->body()->addWidget(new FlipCurve(m_theme, *d.curve, first));
     auto* box = new QWidget;
     auto* grid = new QGridLayout(box);
@@ -545,11 +554,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
       condition->setFont(m_theme->mono(12));
       grid->addWidget(condition, row, 0);
       grid->addWidget(label(tr("now %1").arg(sizeText(f.now, f.unit)), "muted"), row, 1);
-      const double percent = f.now != 0 ? (f.threshold / f.now - 1) * 100 : 0;
-      auto* by = label(std::abs(percent) < 100 ? QStringLiteral("%1%2 %")
-                                                     .arg(percent > 0 ? QStringLiteral("+") : QStringLiteral("-"))
-                                                     .arg(std::abs(percent), 0, 'f', 0)
-                                               : QStringLiteral("× %1").arg(significant(f.now != 0 ? f.threshold / f.now : 0)));
+      auto* by = label(changeText(f.now, f.threshold));
       by->setFont(m_theme->mono(12));
       by->setAlignment(Qt::AlignRight);
       grid->addWidget(by, row++, 2);

@@ -42,8 +42,9 @@ QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
     if (!timed || fastestUs <= 0) return QObject::tr("pinned");
     const QString ratio = significant(*kernel.us / fastestUs);
     const bool same = kernel.made && fastest->schedule == kernel.made->schedule;  // one kernel, timed at two moments
-    return !same && *kernel.us > fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× as slow as the best").arg(ratio)
-                                                                      : QObject::tr("pinned, fastest trial");
+    if (same || *kernel.us <= fastestUs) return QObject::tr("pinned, fastest trial");
+    return ratio == significant(1) ? QObject::tr("pinned, as fast as the best")
+                                   : QObject::tr("pinned, %1× as slow as the best").arg(ratio);
   }
   if (!timed || !kernel.firstUs) return {};
   if (*kernel.us < *kernel.firstUs) return QObject::tr("%1× first").arg(significant(*kernel.firstUs / *kernel.us));

@@ -513,7 +513,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
       leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(kernelName(group.name, 28)),
                        QString::fromStdString(group.id), QStringLiteral("group:") + QString::fromStdString(group.id)});
   std::size_t kernels = 0;
-  const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
+  static const std::vector<protocol::SubgraphInfo> kNone;  // of a device that interprets
+  const auto& subgraphs = m_tune->interprets() ? kNone : m_tab->workspace->subgraphs().subgraphs;
   for (const auto& s : subgraphs) {
     const auto chosen = [&](const std::string& op) {
       return (!inBody && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) ||
@@ -604,7 +605,9 @@ void MainWindow::showRun() {
 // What the profile is held against.
 void MainWindow::showStep() {
   const Workspace& w = *m_tab->workspace;
+  const bool interpreted = m_tune->interprets();
   m_tune->setStep(w.deviceInUse(), w.profileIsEdited(), w.replacedSinceProfile());
+  if (m_tune->interprets() != interpreted) refreshLeads();
 }
 
 // As the profile has them where it is of all these kernels, side by side in one step; else as the trial of each was timed.

@@ -791,6 +791,15 @@ class Parser : ExpressionParser {
     d->notes.push_back({"a statement defines a tensor, `Y[i] = ...`, or begins with one of " + all, {}});
   }
 
+  // By a statement that has been read.
+  bool isMadeBefore(std::string_view name) const {
+    return std::any_of(m_ast.stmts.begin(), m_ast.stmts.end(), [&](const Stmt& s) {
+      const bool makes = s.kind == StmtKind::Assign || s.kind == StmtKind::Declare;
+      return ((s.kind == StmtKind::Loss || s.kind == StmtKind::Eval) && s.name == name) ||
+             (makes && std::any_of(s.targets.begin(), s.targets.end(), [&](const Target& t) { return t.name == name; }));
+    });
+  }
+
   void parseNameStatement(Stmt& s) {
     const TokenKind second = tokAt(m_at + 1).kind;
     if (atWord("output") && (second == TokenKind::Name || second == TokenKind::QuotedName) && !tokAt(m_at + 1).newlineBefore) {
@@ -821,7 +830,7 @@ class Parser : ExpressionParser {
       const bool bare = s.targets.size() == 1 && !s.targets[0].hasIndices && atEnd();
       if (bare) {
         Diagnostic* d = fail("no-effect", "`" + std::string(s.targets[0].name) + "` alone does nothing", s.targets[0].span);
-        if (d)
+        if (d && isMadeBefore(s.targets[0].name))
           d->fixes.push_back({"show it", s.targets[0].span,
                               "show " + std::string(m_text.substr(s.targets[0].span.begin, s.targets[0].span.length()))});
       } else if (s.targets.size() == 1 && !s.targets[0].hasIndices &&

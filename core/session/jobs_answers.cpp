@@ -827,6 +827,9 @@ std::string withoutValue(const Revision& revision, const std::string& tensor, co
   if (derivativeNames(tensor) && tensor.ends_with(')') && !(t.valid() && shown))
     return "No cell asks for " + tensor + ": `show " + tensor + "` computes its values.";
   if (isOfTraining(revision.sound(), tensor)) return ofTrainingAlone(tensor);
+  // An optimizer's: no statement of the notebook makes it.
+  if (t.valid() && revision.sound().program[t].kind == TensorKind::State && !revision.sound().tensorSymbol(tensor))
+    return tensor + " is kept from step to step of a training, and has no value before one: run its `train` cell.";
   if (isPart(revision.sound(), tensor))
     return tensor + " is made on the way to " + tensor.substr(0, tensor.find('.')) + " and not kept: `show " + tensor +
            "` computes its values.";

@@ -123,13 +123,18 @@ TEST_F(EngineJobs, WhatATrainingMakesOfGradientsIsSaidToBeItsOwn) {
           << when;
   };
   said("before anything was run");
+  const auto ofState = [&] { return engine.ask<Failed>(TensorRequest{"W.x.adam.m", {}, {}, 100}).message; };
+  const std::string kept = "W.x.adam.m is kept from step to step of a training, and has no value before one: run its `train` cell.";
+  EXPECT_EQ(ofState(), kept);
   engine.ask<Finished>(RunRequest{1, {0}, "auto", {}});
   said("after a run");
+  EXPECT_EQ(ofState(), kept);
   TrainRequest train;
   train.revision = 1;
   train.cell = 1;
   engine.ask<Finished>(train);
   said("after a training");
+  EXPECT_EQ(engine.ask<TensorSlice>(TensorRequest{"W.x.adam.m", {}, {}, 100}).step, 2);
 }
 
 TEST_F(EngineJobs, ATrainingLeavesItsReport) {

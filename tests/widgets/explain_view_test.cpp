@@ -118,6 +118,21 @@ TEST_F(Widgets, EveryDecisionSaysWhatFlipsItOrWhyNothingDoes) {
   EXPECT_TRUE(neverFlips(d).startsWith("Nothing is left to count"));
 }
 
+// What leaves something is less than all of it; what is more than twice as much is told by how many times.
+TEST_F(Widgets, AChangeThatFlipsIsToldAsFarAsItGoes) {
+  protocol::FusionDecisionInfo d = capsule::fusion(1).decisions[0];
+  for (const auto& [now, then, text] :
+       {std::tuple{179e9, 604e6, "-99.7 %"}, std::tuple{100.0, 88.0, "-12 %"}, std::tuple{100.0, 140.0, "+40 %"},
+        std::tuple{100.0, 340.0, "× 3.40"}, std::tuple{1e9, 1e3, "-99.9999 %"}}) {
+    d.flips = {{"P_c", now, then, now < then, "FLOP/s"}};
+    DecisionCard card(&theme);
+    card.setDecision(1, d, capsule::fusion(1).device, Document::FusionHint::None);
+    int found = 0;
+    for (const QLabel* l : card.findChildren<QLabel*>()) found += l->text() == text || l->text() == QStringLiteral("P_c, ") + text;
+    EXPECT_EQ(found, 2) << text << ": in its row and beside the title";
+  }
+}
+
 TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
   FusionReport report = capsule::fusion(1);
   FusionDecisionInfo d = report.decisions[2];

@@ -124,6 +124,8 @@ TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
   EXPECT_EQ(gainText(kernel, &of65), "pinned, fastest trial");
   kernel.us = 193;
   EXPECT_EQ(gainText(kernel, &of60), "pinned, 3.22× as slow as the best");
+  kernel.us = 60.1;
+  EXPECT_EQ(gainText(kernel, &of60), "pinned, as fast as the best") << "another trial was the fastest";
   TrialInfo again = of60;
   again.schedule.text = R"({"kind":"nest"})";
   kernel.made = KernelMaking{again.schedule, false};

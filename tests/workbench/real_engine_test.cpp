@@ -718,9 +718,16 @@ TEST_F(RealEngine, TuneSaysThatTheInterpreterHasNoKernels) {
   EXPECT_TRUE(tune->measure()->isEnabled());
   QTest::mouseClick(tune->measure(), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
+  const auto leadsToKernel = [&] {
+    return std::ranges::any_of(window->inspector()->findChildren<QToolButton*>(),
+                               [](const QToolButton* b) { return !b->isHidden() && b->objectName().startsWith("kernel:"); });
+  };
+  Q_EMIT window->outline()->tensorChosen("C");
+  EXPECT_TRUE(wait(leadsToKernel));
   window->workspace().useDevice(QStringLiteral("reference"));
   ASSERT_TRUE(wait([&] { return tune->kernel()->detail().contains("interprets the operators"); }))
       << tune->kernel()->detail().toStdString();
+  EXPECT_TRUE(wait([&] { return !leadsToKernel(); })) << "there is none to go to";
   EXPECT_TRUE(tune->kernel()->empty());
   EXPECT_FALSE(turnable());
   EXPECT_EQ(tune->trials()->points(), 0);
@@ -732,6 +739,7 @@ TEST_F(RealEngine, TuneSaysThatTheInterpreterHasNoKernels) {
   ASSERT_TRUE(wait([&] { return !tune->kernel()->empty() && turnable(); }));
   EXPECT_TRUE(tune->measure()->isEnabled());
   EXPECT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
+  EXPECT_TRUE(wait(leadsToKernel));
 }
 
 // What is measured beside a training is what that leaves: it is refused where it was asked for.
