@@ -390,7 +390,7 @@ void MainWindow::showTab(int index) {
   m_rename->hide();
   const bool finding = m_tab && m_find->isVisibleTo(m_find->parentWidget());
   if (finding) m_tab->notebook->find({}, false);
-  if (m_tab) m_tab->tuned = m_tune->place();
+  if (m_tab) m_tab->tuned = m_tune->place(), leaveChoice();
   m_tune->finishBudget();
   if (m_tab) m_tab->workspace->setCurrent(false);
   m_tab = next;
@@ -433,6 +433,7 @@ void MainWindow::showTab(int index) {
   if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
   // An empty notebook is there to be written into.
   m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->workspace->document().text().empty());
+  returnToChoice();
   if (finding) m_tab->notebook->find(m_find->field()->text(), m_find->exact());
   refreshPlace();
 }

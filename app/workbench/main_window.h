@@ -117,8 +117,13 @@ class MainWindow : public QMainWindow {
   struct Tab {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
-    QString inspected, offered;     // offered: inspected before anything was chosen
-    TunePlace tuned;                // while another notebook is looked at
+    QString inspected, offered;  // offered: inspected before anything was chosen
+    // While another notebook is looked at.
+    TunePlace tuned;
+    struct Choice {
+      std::vector<protocol::SourceSpan> places;
+      std::vector<std::string> tensors;
+    } choice;
     std::vector<LeftJournal> left;  // of sessions that ended before they were saved
     QString engineLost;             // why its engine ended; empty: nothing to say about it
     bool engineDown = false;        // and no new one was started
@@ -154,6 +159,8 @@ class MainWindow : public QMainWindow {
   Tab* newTab();
   QString tryToOpen(const QString& path, Missing missing);  // why it was not; empty: it was
   int indexOf(const Tab* tab) const;
+  void leaveChoice();  // of the current notebook
+  void returnToChoice();
   void keepSessionSoon();    // what changes all the time does not put it off
   int freeUntitled() const;  // the least number that no notebook without a file has
   QWidget* makeToolbar();

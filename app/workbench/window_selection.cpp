@@ -180,6 +180,28 @@ void MainWindow::pinInspector(const QString& tensor) {
   if (const auto* t = m_tab->workspace->tensor(tensor.toStdString()); t && t->derivative) m_inspector->beginCheck();
 }
 
+void MainWindow::leaveChoice() {
+  Tab::Choice& choice = m_tab->choice;
+  choice = {};
+  // A place in a function has the names of what its calls make, which follow from the place.
+  const auto& body = m_selection.body();
+  for (const auto id : body.empty() ? m_selection.origins() : protocol::Origins{body.front()})
+    choice.places.push_back(m_selection.spans()[id]);
+  if (!m_selection.byPlace()) choice.tensors = m_selection.tensors();
+}
+
+void MainWindow::returnToChoice() {
+  const auto choice = std::exchange(m_tab->choice, {});
+  protocol::Origins places;
+  const auto& spans = m_selection.spans();
+  for (const protocol::SourceSpan& place : choice.places)
+    if (const auto found = std::ranges::find(spans, place); found != spans.end())
+      places.push_back(static_cast<std::uint32_t>(found - spans.begin()));
+  if (places.empty()) return;
+  m_selection.select(places, choice.tensors);
+  m_revealed = m_selection.choices();  // the notebook stands where it was left
+}
+
 // What was chosen by its name comes into sight in the text, once for each choice.
 void MainWindow::revealSelection() {
   if (page() != Page::Author || m_selection.tensors().empty() || !m_tab->workspace->analysisIsCurrent()) return;

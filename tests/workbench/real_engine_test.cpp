@@ -807,6 +807,35 @@ TEST_F(RealEngine, ADecisionInALoopStaysChosenWhereItLeads) {
   EXPECT_NE(chosen().find(sum), std::string::npos) << chosen();
 }
 
+// Whoever looks at another notebook meanwhile comes back to what was chosen, with its lines in the kernel.
+TEST_F(RealEngine, AChoiceWaitsWhileAnotherNotebookIsLookedAt) {
+  openChecked();
+  const auto& selection = window->workspace().selection();
+  const auto there = [&] { return wait([&] { return !window->tune()->kernel()->tintedLines().empty(); }); };
+  const auto backAndForth = [&] {
+    window->action("file.new")->trigger();
+    ASSERT_TRUE(selection.empty());
+    QTest::mouseClick(window->tabs(), Qt::LeftButton, {}, window->tabs()->tabRect(0).center());
+  };
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+  Q_EMIT window->outline()->tensorChosen("C");
+  ASSERT_TRUE(there());
+  backAndForth();
+  EXPECT_EQ(selection.tensors(), std::vector<std::string>{"C"});
+  EXPECT_EQ(window->inspector()->tensor(), "C");
+  EXPECT_TRUE(there());
+  // A place, too.
+  window->showPage(MainWindow::Page::Author);
+  const auto place = document().text().find("W[i, j] + 1");
+  window->notebook()->scrollToByte(place, true);
+  ASSERT_TRUE(wait([&] { return selection.reads() == "W"; })) << selection.reads();
+  const auto spans = selection.selectedSpans();
+  backAndForth();
+  EXPECT_EQ(selection.selectedSpans(), spans);
+  EXPECT_EQ(selection.reads(), "W");
+}
+
 // A decision leads to kernels of either of its ends: both stay chosen in each.
 TEST_F(RealEngine, ADecisionLeadsToTheKernelsOfBothItsEnds) {
   openChecked(
