@@ -32,12 +32,12 @@ void layRowByRow(Program& program) {
   }
 }
 
-Result<Program> transform(const Program& program, MergedNames& names) {
+Result<Program> transform(const Program& program, MergedNames& names, const Names& preferred) {
   NF_TRY(Program simple, simplifyScalars(program));
   layRowByRow(simple);
   NF_TRY(Program alive, removeDeadOperators(simple));
   NF_TRY(Program hoisted, hoistLoops(alive));
-  NF_TRY(Program merged, mergeEqualOperators(hoisted, &names));
+  NF_TRY(Program merged, mergeEqualOperators(hoisted, &names, preferred));
   return removeDeadOperators(merged);
 }
 
@@ -106,7 +106,9 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
   if (hasErrors(s.diagnostics)) return s;
   NF_TRY([[maybe_unused]] Unit a, done(Stage::Differentiated, s.differentiated, std::move(differentiated.program)));
   if (upTo == Stage::Differentiated) return s;
-  NF_TRY(Program transformed, transform(*s.differentiated, s.merged));
+  NF_TRY(Program transformed, transform(*s.differentiated, s.merged, options.preferred));
+  if (options.around && options.around->transformed)
+    adoptMergedOrigins(transformed, *options.around->transformed, options.around->merged);
   NF_TRY([[maybe_unused]] Unit b, done(Stage::Transformed, s.transformed, std::move(transformed)));
   if (upTo == Stage::Transformed) return s;
   NF_TRY(Program partitioned, partition(*s.transformed));

@@ -15,13 +15,18 @@
 // The one chain of passes between the source program and the fused one. Command line, executor and engine all run this.
 namespace nf {
 
+struct Stages;
+
 struct StageOptions {
   InvertOptions invert;
   DeviceConstants device;
   FusionOptions fusion;
   bool fuse = true;                      // false: one kernel an operator
   std::shared_ptr<const Target> target;  // where it runs: loops may be one kernel each there; null: no loop is
-  bool verify = false;                   // check every stage; a problem is our bug and comes back as an Error of stage "verify"
+  // Of a program that this one is a part of: what stands in it for operators of the rest, too, has their origins. Null: there is none.
+  std::shared_ptr<const Stages> around;
+  Names preferred;      // of equal operators, those whose names are kept; mergeEqualOperators()
+  bool verify = false;  // check every stage; a problem is our bug and comes back as an Error of stage "verify"
 };
 
 // A program after each pass, up to the one that was asked for. Later ones are null.

@@ -68,13 +68,21 @@ StageOptions Revision::optionsOf(const FusionInputs& inputs, Of of) const {
   return options;
 }
 
-Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const {
+Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, Of of,
+                                                      std::shared_ptr<const Stages> around) const {
   const std::lock_guard lock(m_mutex);
   const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
   if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
   const bool fuses = of != Of::Notebook || sound().trains.empty();
   if (slot && (!fuses || slot->reverted == inputs.reverted)) return slot->stages;
-  const StageOptions options = optionsOf(inputs, of);
+  StageOptions options = optionsOf(inputs, of);
+  options.around = std::move(around);
+  // Of equal operators the one that the step has stands for those outside it.
+  if (!fuses) {
+    const Program stepped = decidedProgram(sound(), step());
+    for (const Operator& op : stepped.operators)
+      if (op.output.valid()) options.preferred.insert(stepped[op.output].name);
+  }
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
     return runStages(
@@ -96,7 +104,8 @@ Result<std::shared_ptr<const Stages>> Revision::stages(const FusionInputs& input
 Result<std::shared_ptr<const Stages>> Revision::decidedStages(const FusionInputs& inputs) const {
   if (sound().trains.empty()) return stages(inputs);
   if (!sound().ok()) return std::shared_ptr<const Stages>();
-  return known(m_decided, inputs, Of::Decided);
+  const auto whole = stages(inputs);
+  return known(m_decided, inputs, Of::Decided, whole ? *whole : nullptr);
 }
 
 Diagnostics Revision::warnings(const std::shared_ptr<const Stages>& stages, const FusionInputs& inputs) const {

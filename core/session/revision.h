@@ -66,7 +66,8 @@ class Revision {
     Result<std::shared_ptr<const Stages>> stages;
   };
   enum class Of { Notebook, Decided, Running };
-  Result<std::shared_ptr<const Stages>> known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const;
+  Result<std::shared_ptr<const Stages>> known(std::optional<Known>& slot, const FusionInputs& inputs, Of of,
+                                              std::shared_ptr<const Stages> around = nullptr) const;
   StageOptions optionsOf(const FusionInputs& inputs, Of of) const;
   mutable std::optional<Known> m_stages, m_decided, m_running;
   mutable std::pair<std::shared_ptr<const Stages>, Diagnostics> m_warnings;

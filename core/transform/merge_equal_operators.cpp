@@ -2,6 +2,8 @@
 #include "core/transform/merge_equal_operators.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/ir/rewrite.h"
@@ -72,7 +74,8 @@ std::vector<TensorId> themselves(const Program& program) {
 }
 
 // `replaced`: by tensor, the one that stands for it; what is merged is added.
-Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, MergedNames& names, std::size_t depth) {
+Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, MergedNames& names, const Names& preferred,
+                   std::size_t depth) {
   if (depth > kDeepestLoop) return Error{"transform", "loops are nested deeper than 64", {}, {}};
   const auto now = [&](TensorId& t) {
     if (t.valid()) t = replaced[t.value];
@@ -93,7 +96,7 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, MergedName
         if (!isNew) inner[i.inner.value] = at->second;
         return !isNew;
       });
-      auto merged = merge(body, inner, names, depth + 1);
+      auto merged = merge(body, inner, names, {}, depth + 1);
       if (!merged) return merged.error();
       for (auto& c : loop.carried) c.innerOut = inner[c.innerOut.value];
       for (auto& s : loop.stacked) s.inner = inner[s.inner.value];
@@ -116,7 +119,14 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, MergedName
     }
     Operator& first = kept[at->second];
     replaced[op.output.value] = first.output;
-    names.emplace(program[op.output].name, program[first.output].name);
+    std::string &stays = program.tensors[first.output.value].name, &goes = program.tensors[op.output.value].name;
+    if (preferred.contains(goes) && !preferred.contains(stays)) {
+      for (auto& [gone, standing] : names)
+        if (standing == stays) standing = goes;
+      std::swap(stays, goes);
+      std::swap(first.name, op.name);
+    }
+    names.emplace(goes, stays);
     joinOrigins(program, first, op);
     // What the forward pass needs too is no longer a matter of the backward pass alone.
     first.phase = std::min(first.phase, op.phase);
@@ -131,11 +141,11 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, MergedName
 
 }  // namespace
 
-Result<Program> mergeEqualOperators(const Program& program, MergedNames* asked) {
+Result<Program> mergeEqualOperators(const Program& program, MergedNames* asked, const Names& preferred) {
   Program result = program;
   std::vector<TensorId> replaced = themselves(result);
   MergedNames names;
-  NF_TRY([[maybe_unused]] const Unit merged, merge(result, replaced, names, 0));
+  NF_TRY([[maybe_unused]] const Unit merged, merge(result, replaced, names, preferred, 0));
   // A hint goes on to mean the operator that computes what it names.
   for (Hint& hint : result.hints)
     for (std::string& tensor : hint.tensors)
@@ -143,6 +153,35 @@ Result<Program> mergeEqualOperators(const Program& program, MergedNames* asked) 
   dropUnusedTensors(result, 0);
   if (asked) *asked = std::move(names);
   return result;
+}
+
+void adoptMergedOrigins(Program& program, const Program& around, const MergedNames& merged) {
+  std::set<std::string_view> standing;
+  for (const auto& [gone, kept] : merged) standing.insert(kept);
+  const std::vector<OperatorId> made = producers(program), madeThere = producers(around);
+  OriginImporter import(around, program);
+  const auto adopt = [&](OriginId& to, OriginId from) {
+    if (from.valid()) to = import(from);
+  };
+  const auto adoptNodes = [&](ExprId to, ExprId from) {
+    const std::vector<ExprId> here = nodesOf(program, to), there = nodesOf(around, from);
+    for (std::size_t i = 0; i < here.size() && here.size() == there.size(); ++i)
+      adopt(program.scalars[here[i].value].origin, around[there[i]].origin);
+  };
+  for (const std::string_view name : standing) {
+    const TensorId t = program.tensorNamed(name), there = around.tensorNamed(name);
+    if (!t.valid() || !there.valid() || !made[t.value].valid() || !madeThere[there.value].valid()) continue;
+    Operator& op = program[made[t.value]];
+    const Operator& from = around[madeThere[there.value]];
+    if (op.kind != from.kind || op.kind == OperatorKind::Loop) continue;
+    adopt(op.origin, from.origin);
+    adopt(program.tensors[t.value].origin, around[there].origin);
+    for (std::size_t i = 0; i < op.axes.size() && op.axes.size() == from.axes.size(); ++i)
+      adopt(op.axes[i].origin, from.axes[i].origin);
+    adoptNodes(op.body, from.body);
+    for (std::size_t i = 0; i < op.scatter.size() && op.scatter.size() == from.scatter.size(); ++i)
+      if (op.scatter[i].isData() && from.scatter[i].isData()) adoptNodes(op.scatter[i].data, from.scatter[i].data);
+  }
 }
 
 }  // namespace nf

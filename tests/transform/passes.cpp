@@ -106,6 +106,47 @@ TEST(MergeEqualOperators, EveryPartComesFromBothPlaces) {
   EXPECT_TRUE(verify(*p, Stage::Source).empty());
 }
 
+// What is kept has the name that is wanted; a part of the program that has it alone comes from all that it stands for.
+TEST(MergeEqualOperators, TheNameThatIsWantedStaysAndAPartAdoptsTheOrigins) {
+  const auto program = [](bool whole) {
+    Build b;
+    const auto X = b.tensor("X", {2, 3});
+    const auto at = [&](std::uint32_t place) { return b.p.sourceOrigin({SourceId(std::size_t{0}), place, place + 1}); };
+    std::vector<TensorId> made;
+    for (const auto& [name, place] : {std::pair{"K", 20}, std::pair{"M", 0}, std::pair{"N", 10}}) {
+      if (!whole && std::string_view(name) != "N") continue;
+      const ExprId x = b.p.load(X, {AccessIndex{var(0)}, AccessIndex{var(1)}}, at(static_cast<std::uint32_t>(place)));
+      made.push_back(b.op(name, {{"i", 2}, {"k", 3}}, 1, Reducer::Sum, x));
+      b.p.operators.back().origin = at(static_cast<std::uint32_t>(place) + 1);
+    }
+    for (const TensorId t : made)
+      b.output(b.op(b.p[t].name + "Y", {{"i", 2}}, 1, Reducer::None, b.p.unary(ScalarOp::Exp, b.load(t, {var(0)}))));
+    if (whole) b.p.hints.push_back({Hint::Kind::Split, {"M", "MY"}, {}, {}});
+    return b.p;
+  };
+  MergedNames merged;
+  const auto whole = mergeEqualOperators(program(true), &merged, {"N", "NY"});
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(names(*whole), (std::vector<std::string>{"N", "NY"}));
+  EXPECT_EQ(whole->hints[0].tensors, (std::vector<std::string>{"N", "NY"}));
+  EXPECT_EQ(merged.at("K"), "N");
+  EXPECT_EQ(merged.at("M"), "N");
+  EXPECT_FALSE(merged.contains("N"));
+  EXPECT_TRUE(verify(*whole, Stage::Source).empty());
+  Program part = program(false);
+  adoptMergedOrigins(part, *whole, merged);
+  EXPECT_TRUE(verify(part, Stage::Source).empty());
+  const std::function<void(OriginId, std::set<std::uint32_t>&)> collect = [&](OriginId id, std::set<std::uint32_t>& places) {
+    if (part[id].parents.empty()) places.insert(part[id].span.begin);
+    for (const OriginId parent : part[id].parents) collect(parent, places);
+  };
+  std::set<std::uint32_t> statements, accesses;
+  collect(part.operators[0].origin, statements);
+  collect(part[part.operators[0].body].origin, accesses);
+  EXPECT_EQ(statements, (std::set<std::uint32_t>{1, 11, 21}));
+  EXPECT_EQ(accesses, (std::set<std::uint32_t>{0, 10, 20}));
+}
+
 // Two equal tensors that a loop reads are one for it, too: it would be counted, and read, twice.
 TEST(MergeEqualOperators, OneOutsideIsOneWithinALoop) {
   const CompiledNotebook notebook =

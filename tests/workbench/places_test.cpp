@@ -599,6 +599,49 @@ TEST_F(Placed, AKernelOfEqualStatementsHasTheTagsOfTheChosenOne) {
   }
 }
 
+// Of two equal statements the training step may have one alone: what computes that stands for the other, too, in whichever order they
+// are written, and nothing that is made of the one in the step comes from the other.
+TEST_F(Placed, AnEqualStatementOutsideTheStepLeadsToWhatComputesBoth) {
+  const std::string a = "# %%\nA[n, o] = sum[i] X[n, i] * U[o, i]\n", b = "# %%\nB[n, o] = sum[j] X[n, j] * U[o, j]\n";
+  for (const bool inStepFirst : {true, false}) {
+    SCOPED_TRACE(inStepFirst);
+    openWith("# %%\nlet N = 6, I = 5, O = 4\ninput X[N, I] = normal(0, 1)\nparam U[O, I] = normal(0, 0.5)\n" +
+             (inStepFirst ? a + b : b + a) +
+             "# %%\nloss La = mean[n, o] (A[n, o] - 1)^2\nloss Lb = mean[n, o] (B[n, o] + 2)^4\n# %%\nshow B, Lb\n"
+             "# %%\ntrain La { steps = 100 }\n");
+    awaitPlan();
+    using Names = std::set<std::string>;
+    const auto led = [&](const char* kind) {
+      Names names;
+      for (const QToolButton* button : window->inspector()->findChildren<QToolButton*>())
+        if (!button->isHidden() && button->text().startsWith(kind)) names.insert(button->text().section(' ', 1).toStdString());
+      return names;
+    };
+    const std::size_t ofA = inStepFirst ? 1 : 2, ofB = 3 - ofA;
+    for (const auto& [cell, place, inspected, nodes, kernels] :
+         {std::tuple{ofB, "sum[j]", "B", Names{"A"}, Names{"A"}}, std::tuple{ofB, "X[n, j]", "X", Names{"X", "A"}, Names{"A"}},
+          std::tuple{ofB, "B[n, o] =", "B", Names{"A"}, Names{"A"}},
+          std::tuple{ofA, "sum[i]", "A", Names{"A", "dU"}, Names{"A", "dA + dU + U.next"}},
+          std::tuple{ofA, "X[n, i]", "X", Names{"X", "A", "dU"}, Names{"A", "dA + dU + U.next"}},
+          std::tuple{std::size_t{3}, "B[n, o]", "B", Names{"A", "Lb"}, Names{"A"}}}) {
+      SCOPED_TRACE(place);
+      EXPECT_EQ(caret(cell, place, 1).toStdString(), inspected);
+      EXPECT_TRUE(wait([&] { return led("Node ") == nodes; })) << testing::PrintToString(led("Node "));
+      EXPECT_EQ(led("Kernel "), kernels);
+      EXPECT_EQ(led("Gradient ").size(), nodes.contains("dU"));
+    }
+    // Its instructions, by its own words.
+    clickInOutline("B");
+    window->showPage(MainWindow::Page::Tune);
+    const KernelView* kernel = window->tune()->kernel();
+    EXPECT_TRUE(wait([&] {
+      return std::ranges::any_of(kernel->tags(), [](const auto& tag) { return tag.text == "X[n, j]" && !tag.lines.empty(); });
+    }));
+    EXPECT_FALSE(kernel->tintedLines().empty());
+    window->showPage(MainWindow::Page::Author);
+  }
+}
+
 // Within a loop and in the functions that it calls, each place leads to what is computed there, also where that was moved out of the loop.
 TEST_F(Placed, APlaceWithinALoopLeadsToItsOwnNodes) {
   openWith(
