@@ -220,7 +220,8 @@ void MainWindow::makeActions() {
   add("view.dark", tr("Dark theme"), {}, [this] { chooseTheme(Theme::Mode::Dark); });
   add("view.system", tr("Theme of the system"), {}, [this] { chooseTheme(Theme::Mode::System); });
   group = tr("Tools");
-  // Of the plot that has the keyboard, else the step latency, else the first one in sight. Where there is none, null, and it is said.
+  // Of the plot that has the keyboard, else of those in sight one that shows something: the step latency, else the first. Where there is
+  // none, null, and it is said.
   const auto plot = [this]() -> Plot* {
     const auto inSight = [](const Plot* p) {
       QRect seen = p->rect();  // its region is that of the chart within, which covers it
@@ -230,11 +231,16 @@ void MainWindow::makeActions() {
     };
     for (QWidget* w = QApplication::focusWidget(); w; w = w->parentWidget())
       if (auto* found = qobject_cast<Plot*>(w)) return found;
-    if (inSight(m_tune->latency())) return m_tune->latency();
-    for (Plot* p : findChildren<Plot*>())
-      if (inSight(p)) return p;
-    setStatus("warning", tr("No plot is in sight: the panel of a training and the Tune page have some"));
-    return nullptr;
+    QList<Plot*> plots = findChildren<Plot*>();
+    plots.prepend(m_tune->latency());
+    Plot* empty = nullptr;
+    for (Plot* p : plots) {
+      if (!inSight(p)) continue;
+      if (!p->table().rows.empty()) return p;
+      if (!empty) empty = p;
+    }
+    if (!empty) setStatus("warning", tr("No plot is in sight: the panel of a training and the Tune page have some"));
+    return empty;
   };
   add("plot.table", tr("Plot as a table"), {}, [plot] {
     if (Plot* p = plot()) p->showTable(!p->showsTable());

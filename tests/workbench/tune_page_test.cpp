@@ -262,9 +262,17 @@ TEST_F(Window, CommandsOfAPlotSayThatThereIsNone) {
   EXPECT_FALSE(window->tune()->latency()->showsTable());
   window->showPage(MainWindow::Page::Tune);
   ASSERT_TRUE(wait([&] { return window->tune()->latency()->isVisible() && window->tune()->latency()->height() > 0; }));
+  // No step has run; the trials are there.
+  ASSERT_TRUE(wait([&] { return window->tune()->trials()->points() > 0 && window->tune()->trials()->isVisible(); }));
+  ASSERT_TRUE(window->tune()->latency()->table().rows.empty());
+  window->action("plot.csv")->trigger();
+  EXPECT_EQ(std::exchange(*asked, 0), 1) << window->statusText().toStdString();
+  window->action("file.new")->trigger();
+  window->showPage(MainWindow::Page::Tune);
   window->action("plot.csv")->trigger();
   EXPECT_TRUE(window->statusText().startsWith("The plot is empty")) << window->statusText().toStdString();
   EXPECT_EQ(*asked, 0);
+  QTest::mouseClick(window->tabs(), Qt::LeftButton, {}, window->tabs()->tabRect(0).center());
   window->showPage(MainWindow::Page::Author);
   run(3);
   ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 100 && !window->workspace().running(); }));
