@@ -81,7 +81,10 @@ void Elaborator::assignment(const Ast& ast, const Stmt& s) {
       d.notes.push_back({functionNamed(e.text)->signature, {}});
       return;
     }
-    for (std::size_t i = 0; i < s.targets.size(); ++i) bindTarget(s.targets[i], (*results)[i]);
+    for (std::size_t i = 0; i < s.targets.size(); ++i) {
+      noteName((*results)[i], s.span);
+      bindTarget(s.targets[i], (*results)[i]);
+    }
     noteReference(s.span, results->front());  // its signs and numbers are what it makes
     return;
   }

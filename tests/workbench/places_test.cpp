@@ -304,6 +304,24 @@ TEST_F(Placed, EveryPlaceInAFunctionIsPartOfWhatItsCallsMake) {
   }
 }
 
+// Of a call of several results in a function the statement is part of what all of them are, as it is in a cell.
+TEST_F(Placed, AStatementOfSeveralResultsInAFunctionIsAllThatItMakes) {
+  openWith(
+      "# %%\nlet N = 5, M = 4, K = 3\ninput X[N, M] = normal(0, 1)\nparam W[M, K] = normal(0, 1)\n"
+      "def two(a[N, M], w[M, K]) -> u, s {\n  u[i, k] = tanh(sum[m] a[i, m] * w[m, k])\n  s[i] = sum[k] u[i, k]^2 }\n"
+      "def nest(a[N, M], w[M, K]) -> r {\n  u, s = two(a, w)\n  r[i, k] = u[i, k] / (1 + s[i]) }\n"
+      "# %%\nR = nest(X, W)\nQ[i, k] = R[i, k] * 2\nloss L = mean[i, k] (Q[i, k] - 1)^2\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  awaitPlan();
+  clickInOutline("Q");
+  caret(0, "= two(a, w)", 0);
+  EXPECT_TRUE(selection().isCalled("R.u") && selection().isCalled("R.s")) << testing::PrintToString(selection().tensors());
+  EXPECT_FALSE(selection().isCalled("Q"));
+  EXPECT_TRUE(wait([&] { return marked().contains("R.u") && marked().contains("R.s"); })) << testing::PrintToString(marked());
+  EXPECT_FALSE(marked().contains("Q"));
+  EXPECT_FALSE(marked().contains("L"));
+}
+
 // One node computes both: each gradient leads to it and has the places of its own statement alone.
 TEST_F(Placed, OfTwoEqualGradientsEachLeadsToWhatComputesThem) {
   for (const std::string shown : {"", "show d(L)/d(W), d(L)/d(V)\n"}) {
