@@ -231,7 +231,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_states->addItem(tr("All states"), -1);
   for (int s = 0; s <= static_cast<int>(FusionState::Reverted); ++s) m_states->addItem(stateWord(static_cast<FusionState>(s)), s);
   m_states->setAccessibleName(tr("States shown"));
-  auto* csv = new IconButton(theme, QStringLiteral("copy"), tr("CSV"));
+  auto* csv = new IconButton(theme, QStringLiteral("save"), tr("CSV"));
   m_fusionHeader->add(m_states);
   m_fusionHeader->add(csv);
   bottomLayout->addWidget(line());
