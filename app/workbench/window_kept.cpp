@@ -212,7 +212,9 @@ void MainWindow::sayNoRuns() {
 }
 
 void MainWindow::showRuns() {
-  const auto offers = [](const CellView* v) { return v && v->train() && !v->train()->runs()->isHidden(); };
+  const auto offers = [this](const CellView* v) {
+    return v && v->train() && !v->train()->runs()->isHidden() && trainIn(m_tab, v->id());
+  };
   const CellView* v = notebook()->view(notebook()->activeCell());
   if (!offers(v)) {
     const auto& cells = notebook()->cells();

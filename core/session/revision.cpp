@@ -105,6 +105,7 @@ Result<std::shared_ptr<const Stages>> Revision::decidedStages(const FusionInputs
   if (sound().trains.empty()) return stages(inputs);
   if (!sound().ok()) return std::shared_ptr<const Stages>();
   const auto whole = stages(inputs);
+  if (!whole && (isOutdated(whole.error()) || isStopped(whole.error()))) return whole.error();
   return known(m_decided, inputs, Of::Decided, whole ? *whole : nullptr);
 }
 

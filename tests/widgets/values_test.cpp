@@ -61,9 +61,7 @@ TEST_F(Values, TheScaleNamesTheColourOfWhatIsNoNumber) {
   TensorSlice slice;
   slice.tensor = "w", slice.shape = {4, 4}, slice.begin = {0, 0}, slice.end = {4, 4}, slice.histogram = {16};
   const auto greyBesideTheCells = [&](double odd) {
-    std::vector<double> values(16, 1);
-    values[5] = odd;
-    view.setSlice(slice, values);
+    view.setSlice(slice, {1, 1, 1, 1, 1, odd, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
     QCoreApplication::processEvents();
     const QImage shot = pictureIn(view);
     int grey = 0;
