@@ -93,14 +93,41 @@ void FormulaView::findTinted() {
     }
     m_tinted.push_back(any ? std::move(own) : std::move(exact));
     inBody = inBody || std::ranges::any_of(formula.nodes, isInBody);
-    // A derivative has a name of its own, whatever its places are.
-    for (std::uint32_t i = 0; i < n && !m_selection->tensors().empty(); ++i)
-      if (const std::string name = derivativeAt(formula, i); !name.empty())
-        m_tinted.back()[i] = m_tinted.back()[i] || m_selection->isCalled(name);
   }
+  leaveOtherResults();
+  // A derivative has a name of its own, whatever its places are.
+  for (std::size_t f = 0; f < m_formulas.size() && !m_selection->tensors().empty(); ++f)
+    for (std::uint32_t i = 0; i < m_formulas[f].nodes.size(); ++i)
+      if (const std::string name = derivativeAt(m_formulas[f], i); !name.empty())
+        m_tinted[f][i] = m_tinted[f][i] || m_selection->isCalled(name);
   for (std::size_t f = 0; f < m_formulas.size() && inBody; ++f)
     for (std::size_t i = 0; i < m_formulas[f].nodes.size(); ++i) m_tinted[f][i] = isInBody(m_formulas[f].nodes[i]);
   update();
+}
+
+// A call of a function of several results is one statement: what is chosen by the name of one comes from where that is written.
+void FormulaView::leaveOtherResults() {
+  if (m_selection->byPlace()) return;
+  const auto isCalled = [this](const protocol::Formula& formula) { return m_selection->isCalled(formula.name); };
+  Selection bodies;
+  bodies.setSpans(m_selection->spans());
+  protocol::Origins places;
+  std::set<protocol::Origins> statements;
+  for (const auto& formula : m_formulas) {
+    if (!isCalled(formula) || formula.nodes.empty()) continue;
+    statements.insert(formula.nodes.back().origins);
+    for (const auto& node : formula.nodes) places.insert(places.end(), node.bodies.begin(), node.bodies.end());
+  }
+  if (places.empty()) return;
+  bodies.select(places);
+  for (std::size_t f = 0; f < m_formulas.size(); ++f) {
+    const auto& nodes = m_formulas[f].nodes;
+    if (isCalled(m_formulas[f]) || nodes.empty()) continue;
+    const bool sameCall = statements.contains(nodes.back().origins);
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (nodes[i].bodies.empty() ? sameCall : bodies.relation(nodes[i].bodies) != Selection::Relation::Exact)
+        m_tinted[f][i] = false;
+  }
 }
 
 void FormulaView::setFormulas(std::vector<protocol::Formula> formulas) {

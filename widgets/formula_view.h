@@ -41,6 +41,7 @@ class FormulaView : public QWidget {
   protocol::Origins originsWithin(std::size_t formula, std::uint32_t node) const;
   void layOut();
   void findTinted();
+  void leaveOtherResults();
   void placeScrollBar();
   const Theme* m_theme;
   Selection* m_selection;

@@ -221,25 +221,41 @@ QVariant FusionModel::headerData(int section, Qt::Orientation orientation, int r
 }
 
 QString FusionModel::csv() const {
-  QString out = QStringLiteral("producer,consumer,category,dT_bytes,dC_flops,dK,R_seconds,flips,flips_at,state,why\n");
+  QString out = QStringLiteral(
+      "producer,consumer,category,dT_bytes,dC_flops,dK,repeats,dT_seconds,dC_seconds,dK_seconds,"
+      "R_seconds,measured_seconds,measured_low,measured_high,flips,flips_at,state,why,P_d,P_c,L\n");
   const auto quoted = [](const std::string& text) {
     return QLatin1Char('"') + QString::fromStdString(text).replace(QLatin1Char('"'), QStringLiteral("\"\"")) + QLatin1Char('"');
   };
   // The shortest text that reads as the same number.
   const auto exact = [](double value) { return QString::number(value, 'g', QLocale::FloatingPointShortest); };
+  const auto& device = m_report.device;
   for (const auto& d : m_report.decisions) {
     constexpr auto names = enumNames(FusionState{});
+    const auto seconds = [&](int column) { return exact(microseconds(d, column) / 1e6); };
+    const std::optional<protocol::Measured> measured = d.measuredSaving ? std::optional(savingOfAStep(d)) : std::nullopt;
+    const auto saving = [&](double protocol::Measured::*part) { return measured ? exact((*measured).*part / 1e6) : QString(); };
     out += QStringList{quoted(d.producer),
                        quoted(d.consumer),
                        quoted(d.category),
                        exact(d.dT),
                        exact(d.dC),
                        QString::number(d.dK),
+                       exact(d.repeats),
+                       seconds(kTrafficUs),
+                       seconds(kWorkUs),
+                       seconds(kLaunchUs),
                        exact(d.R),
+                       saving(&protocol::Measured::median),
+                       saving(&protocol::Measured::low),
+                       saving(&protocol::Measured::high),
                        d.flips.empty() ? QString() : quoted(d.flips.front().quantity),
                        d.flips.empty() ? QString() : exact(d.flips.front().threshold),
                        QLatin1String(names[static_cast<std::size_t>(d.state)]),
-                       quoted(d.why)}
+                       quoted(d.why),
+                       exact(device.bandwidth),
+                       exact(device.flopRate),
+                       exact(device.launchSeconds)}
                .join(QLatin1Char(',')) +
            QLatin1Char('\n');
   }

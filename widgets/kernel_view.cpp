@@ -326,6 +326,12 @@ std::pair<int, int> KernelView::lineOnScreen(int line) const {
 
 QString KernelView::text() const { return m_code->text(); }
 
+std::vector<protocol::Origins> KernelView::lineOrigins() const {
+  std::vector<protocol::Origins> out;
+  for (const ShownLine& line : m_lines) out.push_back(line.origins);
+  return out;
+}
+
 void KernelView::setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates) {
   const auto now = static_cast<std::size_t>(std::max(0, m_comparison->currentIndex()));
   const bool any = now > 0 && now <= m_candidates.size();
@@ -565,14 +571,26 @@ protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
   return own.empty() ? origins : own;
 }
 
+std::unique_ptr<Selection> KernelView::selectionOf(const protocol::Origins& places) const {
+  auto selection = std::make_unique<Selection>();
+  selection->setSpans(m_selection->spans());
+  selection->select(places);
+  return selection;
+}
+
+std::unique_ptr<Selection> KernelView::calledInBody() const {
+  protocol::Origins bodies;
+  if (m_bodiesOf && !m_selection->byPlace())
+    for (const std::string& tensor : m_selection->tensors()) std::ranges::copy(m_bodiesOf(tensor), std::back_inserter(bodies));
+  return bodies.empty() ? nullptr : selectionOf(bodies);
+}
+
 std::unique_ptr<Selection> KernelView::selectedInBody() const {
   protocol::Origins chosen;
   for (const std::uint32_t o : m_selection->origins())
     if (isInBody(o)) chosen.push_back(o);
   if (chosen.empty()) return nullptr;
-  auto places = std::make_unique<Selection>();
-  places->setSpans(m_selection->spans());
-  places->select(chosen);
+  auto places = selectionOf(chosen);
   const bool any = std::ranges::any_of(
       m_lines, [&](const ShownLine& line) { return places->relation(line.origins) == Selection::Relation::Exact; });
   return any ? std::move(places) : nullptr;
@@ -806,9 +824,13 @@ void KernelView::tint() {
   m_tinted.clear();
   const QString absent = this->absent();
   const std::unique_ptr<Selection> inBody = selectedInBody();
+  const std::unique_ptr<Selection> called = inBody ? nullptr : calledInBody();
   const Selection* const selected = inBody ? inBody.get() : m_selection;
   const auto relation = [&](const protocol::Origins& origins) {
-    return selected->empty() || !absent.isEmpty() ? Selection::Relation::None : selected->relation(origins);
+    if (selected->empty() || !absent.isEmpty()) return Selection::Relation::None;
+    const Selection::Relation whole = selected->relation(origins);
+    const bool written = called && std::ranges::any_of(origins, [this](std::uint32_t o) { return isInBody(o); });
+    return written ? std::min(whole, called->relation(origins)) : whole;
   };
   const Palette& c = m_theme->colors();
   QList<QTextEdit::ExtraSelection> marks = highlighted(*m_expression, c);

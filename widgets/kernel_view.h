@@ -49,6 +49,8 @@ class KernelView : public QWidget {
   // The source text of a span, for the tags; without it they have none.
   // Whether a span stands in the body of a function: lines were written out from there, operators come from its calls.
   void setInBody(std::function<bool(std::uint32_t)> is) { m_inBody = std::move(is); }
+  // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
+  void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
   void setInstances(std::vector<KernelInstance> instances);
@@ -64,6 +66,7 @@ class KernelView : public QWidget {
   QString text() const;
   std::pair<int, int> lineOnScreen(int line) const;  // its top and bottom in the code's viewport
   std::vector<int> tintedLines() const { return m_tinted; }
+  std::vector<protocol::Origins> lineOrigins() const;  // of the shown text, by line
   struct Tag {
     std::uint32_t origin = 0;
     QString text;              // the token as written
@@ -97,6 +100,9 @@ class KernelView : public QWidget {
   bool isInBody(std::uint32_t span) const { return m_inBody && m_inBody(span); }
   // The places in bodies of functions that were selected, where lines were written out from them: they say more than what their calls make.
   std::unique_ptr<Selection> selectedInBody() const;  // null: none
+  // The places in bodies where what was chosen by its name is written: its call has those of all that the function makes. Null: none.
+  std::unique_ptr<Selection> calledInBody() const;
+  std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
   void findTags();
   void keepOneOfEqual(const std::set<std::uint32_t>& statements, const std::function<bool(std::uint32_t, std::uint32_t)>& holds);
   void showTags();
@@ -113,6 +119,7 @@ class KernelView : public QWidget {
   std::vector<std::pair<std::uint64_t, QString>> m_candidates;
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
   std::function<bool(std::uint32_t)> m_inBody;
+  std::function<protocol::Origins(const std::string&)> m_bodiesOf;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;
   TabRow* m_languages;

@@ -4,6 +4,7 @@
 #include <QRegularExpression>
 #include <QTimer>
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -464,6 +465,25 @@ void MainWindow::inspectSelection() {
   else m_inspector->setKept(tr("Chosen last: what is selected now is no tensor."));
 }
 
+// Of these, those in bodies of functions where something is written out: the name of a function stands for all of its body, a call for
+// all that another one makes.
+protocol::Origins MainWindow::inBodies(const protocol::Origins& places) const {
+  const auto& analysis = m_tab->workspace->analysis();
+  const auto isName = [&](const protocol::SourceSpan& at) {
+    return std::ranges::any_of(analysis.symbols,
+                               [&](const auto& s) { return s.kind == protocol::SymbolKind::Function && s.definition == at; });
+  };
+  const auto holdsCall = [&](const protocol::SourceSpan& at) {
+    return std::ranges::any_of(analysis.expansions, [&](const auto& e) {
+      return std::ranges::any_of(e.calls, [&](std::uint32_t call) { return holds(at, analysis.spans[call]); });
+    });
+  };
+  protocol::Origins bodies;
+  for (const auto place : places)
+    if (expansionAt(place) && !isName(analysis.spans[place]) && !holdsCall(analysis.spans[place])) bodies.push_back(place);
+  return bodies;
+}
+
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
 std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token) {
   constexpr std::size_t kMostNodes = 8, kMostKernels = 6, kMostWhole = 2;
@@ -481,9 +501,22 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   const auto related = [&](const protocol::Origins& places) {
     return updated.empty() && probe.relation(places) == Selection::Relation::Exact;
   };
+  // A call has the places of all that its function makes: what is made there is told apart by where it is written.
+  Selection written;
+  written.setSpans(probe.spans());
+  protocol::Origins bodies;
+  for (const auto& node : graph.nodes)
+    if (!token && std::ranges::find(tensors, node.id) != tensors.end())
+      std::ranges::copy(inBodies(node.places), std::back_inserter(bodies));
+  written.select(bodies);
+  const auto isPart = [&](const protocol::Origins& origins, const protocol::Origins& places) {
+    if (!related(origins)) return false;
+    const protocol::Origins there = bodies.empty() ? bodies : inBodies(places);
+    return there.empty() || written.relation(there) == Selection::Relation::Exact;
+  };
   const std::string& reads = tensor == m_tab->inspected.toStdString() && m_selection.body().empty() ? tensor : m_selection.reads();
   std::vector<bool> led = token ? ledTo(graph, probe, reads) : std::vector<bool>(graph.nodes.size());
-  for (std::size_t i = 0; i < led.size() && !token; ++i) led[i] = related(graph.nodes[i].origins);
+  for (std::size_t i = 0; i < led.size() && !token; ++i) led[i] = isPart(graph.nodes[i].origins, graph.nodes[i].places);
   const bool operators = leadsToOperator(graph, led);
   // A place in a function is no part of all that makes what its calls make.
   const bool inBody = token && operators && !m_selection.body().empty();
@@ -545,7 +578,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     const bool own = isSelectedPart(subgraphs, s, probe, token) &&
                      (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
     const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
-    const bool from = !(token && operators) && related(s.origins);
+    const bool from = !(token && operators) && isPart(s.origins, s.places);
     if (!own && !around && !from) continue;
     if (++kernels > kMostKernels && !own) continue;
     const QString id = QString::fromStdString(s.id);

@@ -745,6 +745,12 @@ void MainWindow::connectViews() {
   connect(m_tune, &TuneView::unpinRequested, this, [pin](const std::string& tensor) { pin(tensor, std::nullopt); });
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
   m_tune->kernel()->setInBody([this](std::uint32_t span) { return expansionAt(span) != nullptr; });
+  m_tune->kernel()->setBodiesOf([this](const std::string& tensor) {
+    const auto* plan = m_explain->graph()->plan();
+    if (!plan || plan->revision != workspace().document().revision()) return protocol::Origins();
+    const auto found = std::ranges::find_if(plan->nodes, [&](const auto& node) { return node.id == tensor; });
+    return found == plan->nodes.end() ? protocol::Origins() : inBodies(found->places);
+  });
   m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
     const std::string& text = workspace().document().text();
     if (!span.source.empty() || !workspace().analysisIsCurrent() || span.end > text.size() || span.begin >= span.end)

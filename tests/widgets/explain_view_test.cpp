@@ -65,6 +65,18 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   small.decisions[0].R = 1.1e-6;
   other.setReport(small);
   EXPECT_TRUE(other.csv().contains(",1.1e-06,")) << other.csv().toStdString();
+  // The terms of R add up in the file, beside what was measured and the constants that they count with.
+  small.decisions[0].measuredSaving = protocol::Measured{2.5, 2, 3, {}};
+  other.setReport(small);
+  const QStringList rows = other.csv().split(QLatin1Char('\n'));
+  const QStringList names = rows[0].split(QLatin1Char(',')), first = rows[1].split(QLatin1Char(','));
+  const auto field = [&](const char* name) { return first.at(names.indexOf(QLatin1String(name))); };
+  EXPECT_NEAR(field("dT_seconds").toDouble(), small.decisions[0].dT / small.device.bandwidth * small.decisions[0].repeats, 1e-12);
+  EXPECT_NEAR(field("dK_seconds").toDouble(), small.decisions[0].dK * small.device.launchSeconds * small.decisions[0].repeats,
+              1e-12);
+  EXPECT_EQ(field("measured_seconds"), QStringLiteral("2.5e-06"));
+  EXPECT_EQ(first.at(first.size() - 1).toDouble(), small.device.launchSeconds);
+  EXPECT_EQ(names.last(), QStringLiteral("L"));
   // One notation in every view; the source's own names where something is written for a program.
   EXPECT_EQ(text(0, FusionModel::kPair), "dW → W <-");
   EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));

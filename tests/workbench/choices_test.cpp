@@ -7,6 +7,7 @@
 #include "tests/workbench/real_engine.h"
 #include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
+#include "widgets/formula_view.h"
 #include "widgets/fusion_model.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -113,6 +114,77 @@ TEST_F(Choices, ADecisionLeadsToTheKernelsOfBothItsEnds) {
     EXPECT_TRUE(wait([&] { return !window->tune()->kernel()->tintedLines().empty(); })) << id;
     EXPECT_EQ(selection.tensors(), both) << id;
     EXPECT_TRUE(window->explain()->decided());
+  }
+}
+
+// One of several results of a call, and what a call makes on the way, is what is written of it, not all of the call.
+TEST_F(Choices, APartOfACallHasTheLinesAndFormulasOfItsOwn) {
+  openChecked(
+      "# %%\nlet N = 5, M = 4, K = 3\ninput X[N, M] = normal(0, 1)\nparam W[M, K] = normal(0, 1)\n"
+      "def two(a[N, M], w[M, K]) -> u, s {\n  u[i, k] = tanh(sum[m] a[i, m] * w[m, k])\n  s[i] = sum[k] u[i, k]^2 }\n"
+      "def nest(a[N, M], w[M, K]) -> r {\n  u, s = two(a, w)\n  r[i, k] = u[i, k] / (1 + s[i]) }\n"
+      "# %%\nP, Q = two(X, W)\nshow P, Q\n# %%\nR = nest(X, W)\n"
+      "loss L = mean[i, k] (R[i, k] - 1)^2 + mean[i] Q[i] * P[i, 0]\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  const auto chosen = [&] {
+    const auto& decisions = window->explain()->fusion()->report().decisions;
+    for (std::size_t i = 0; i < decisions.size(); ++i)
+      if (decisions[i].producer == "R") return static_cast<int>(i);
+    return -1;
+  };
+  ASSERT_TRUE(wait([&] { return chosen() >= 0 && !window->workspace().subgraphs().subgraphs.empty(); }));
+  window->explain()->chooseDecision(chosen());
+  window->showPage(MainWindow::Page::Tune);
+  KernelView* kernel = window->tune()->kernel();
+  const std::string text = document().text();
+  const auto spans = window->workspace().analysis().spans;
+  const auto bodyOf = [&](const std::string& statement) { return text.find(statement); };
+  const std::size_t u = bodyOf("u[i, k] = tanh"), nest = bodyOf("def nest");
+  int own = 0, others = 0;
+  const auto subgraphs = window->workspace().subgraphs().subgraphs;  // may come anew meanwhile
+  for (const auto& subgraph : subgraphs) {
+    window->tune()->chooseSubgraph(subgraph.id);
+    ASSERT_TRUE(wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+    const auto lines = kernel->lineOrigins();
+    const auto lit = kernel->tintedLines();
+    for (std::size_t line = 0; line < lines.size(); ++line) {
+      bool inTwo = false, inNest = false;
+      for (const auto o : lines[line]) {
+        const auto& at = spans[o];
+        if (!at.source.empty()) continue;
+        inTwo = inTwo || (at.begin >= u && at.end < nest);
+        inNest = inNest || (at.begin > nest && at.end < bodyOf("# %%\nP, Q") && at.begin >= bodyOf("r[i, k]"));
+      }
+      const bool tinted = std::ranges::find(lit, static_cast<int>(line)) != lit.end();
+      own += tinted && inNest ? 1 : 0;
+      others += inTwo && !inNest ? 1 : 0;
+      if (!inTwo || inNest) continue;
+      EXPECT_FALSE(tinted) << subgraph.name << ", line " << line;
+    }
+  }
+  EXPECT_GT(own, 0);
+  EXPECT_GT(others, 0) << "lines of u and of s, which stay dark";
+  window->showPage(MainWindow::Page::Author);
+  const auto formulas = [&] { return cell(1)->formulaView(); };
+  ASSERT_TRUE(wait([&] { return formulas() && formulas()->formulas().size() > 1; }));
+  const auto leadsTo = [&](const char* target) {
+    const auto* lead = window->inspector()->findChild<QToolButton*>(QLatin1String(target));
+    return lead && lead->isVisible();
+  };
+  for (const std::string result : {"Q", "P", "Q"}) {
+    Q_EMIT window->outline()->tensorChosen(QString::fromStdString(result));
+    EXPECT_TRUE(wait([&] { return leadsTo(result == "Q" ? "node:Q" : "node:P"); })) << result;
+    EXPECT_EQ(leadsTo("node:P"), result == "P");
+    EXPECT_EQ(leadsTo("node:P.sum"), result == "P");
+    EXPECT_EQ(leadsTo("node:Q"), result == "Q");
+    for (std::size_t f = 0; f < formulas()->formulas().size(); ++f) {
+      const auto& formula = formulas()->formulas()[f];
+      int tinted = 0;
+      for (std::size_t i = 0; i < formula.nodes.size(); ++i) tinted += formulas()->tinted(f, i) ? 1 : 0;
+      const bool isPart = formula.name == result || formula.name.starts_with(result + ".");
+      EXPECT_EQ(tinted > 0, isPart) << result << " chosen, formula of " << formula.name;
+    }
   }
 }
 
