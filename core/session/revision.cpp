@@ -74,7 +74,7 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
   if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
   const bool fuses = of != Of::Notebook || sound().trains.empty();
-  if (slot && (!fuses || slot->reverted == inputs.reverted)) return slot->stages;
+  if (slot && (!fuses || (slot->device == inputs.device && slot->reverted == inputs.reverted))) return slot->stages;
   StageOptions options = optionsOf(inputs, of);
   options.around = std::move(around);
   // Of equal operators the one that the step has stands for those outside it.
@@ -90,7 +90,7 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
         fuses ? Stage::Fused : Stage::Partitioned);
   }();
   if (!stages && (isOutdated(stages.error()) || isStopped(stages.error()))) return stages.error();
-  slot = Known{inputs.reverted, proofs,
+  slot = Known{inputs.device, inputs.reverted, proofs,
                stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
                       : Result<std::shared_ptr<const Stages>>(stages.error())};
   return slot->stages;

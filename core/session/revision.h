@@ -22,7 +22,7 @@ struct FusionInputs {
 };
 
 // What is known of one revision. The passes run when somebody first asks, once; others wait for them. Fusion is decided anew when
-// measurements have undone some of it.
+// measurements have undone some of it, and by a device that was measured again.
 class Revision {
  public:
   // options.train may be too great: it is the last statement then.
@@ -61,6 +61,7 @@ class Revision {
   InverseCache* m_inverses;
   mutable std::mutex m_mutex;
   struct Known {
+    DeviceConstants device;
     std::shared_ptr<const MeasuredKernels> reverted;
     std::uint64_t proofs = 0;  // settled when these were made
     Result<std::shared_ptr<const Stages>> stages;

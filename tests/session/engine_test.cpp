@@ -15,6 +15,7 @@
 #include <semaphore>
 #include <set>
 
+#include "core/ir/serialize.h"
 #include "tests/tune/fakes.h"
 
 namespace nf {
@@ -730,6 +731,43 @@ TEST(RevisionTest, PassesThatAreOutdatedAreMadeAnew) {
   FusionInputs hasty;
   hasty.outdated = [] { return true; };
   EXPECT_TRUE(revision.stages(hasty).ok()) << "what is known is known";
+}
+
+// A device that is measured again is what fusion is decided by: every R is the sum of its terms by the new constants, and the plan is
+// what those give.
+TEST(RevisionTest, FusionIsDecidedAnewByConstantsThatWereMeasuredAgain) {
+  const Source source{
+      "test.nf",
+      {},
+      "input X[32, 16] = normal(0, 1)\nparam W[16] = normal(0, 1)\nE[i,j] = exp(tanh(X[i,j] * W[j]) + sin(X[i,j]))\n"
+      "S[i] = sum[j] E[i,j]\nT[j] = sum[i] E[i,j]^2\nloss L = mean[i] S[i]^2 + mean[j] T[j]^2\n"
+      "train L { optimizer = sgd(lr=0.1); steps = 3 }\n"};
+  const Revision revision(1, source, {});
+  FusionInputs inputs;
+  std::shared_ptr<const Stages> before;
+  std::set<std::string> plans;
+  for (const nf::DeviceConstants& device :
+       {nf::DeviceConstants{1e10, 5e10, 1e-6}, nf::DeviceConstants{2e10, 5e10, 1e-9}, nf::DeviceConstants{1e12, 1e9, 0}}) {
+    inputs.device = device;
+    const auto stages = revision.decidedStages(inputs);
+    ASSERT_TRUE(stages.ok());
+    ASSERT_TRUE(*stages && (*stages)->fused);
+    EXPECT_NE(*stages, before);
+    before = *stages;
+    EXPECT_EQ(*revision.decidedStages(inputs), before) << "decided once";
+    ASSERT_FALSE(before->decisions.empty());
+    for (const FusionDecision& d : before->decisions)
+      EXPECT_NEAR(d.R, d.repeats * (d.dT / device.bandwidth + d.dC / device.flopRate + d.dK * device.launchSeconds),
+                  1e-12 * std::abs(d.R) + 1e-18)
+          << d.producer << " -> " << d.consumer;
+    plans.insert(toJson(*before->fused).dump());
+    const Revision other(2, source, {});
+    const auto fresh = other.decidedStages(inputs);
+    ASSERT_TRUE(fresh.ok());
+    EXPECT_EQ((*fresh)->decisions.size(), before->decisions.size());
+    EXPECT_TRUE(plans.contains(toJson(*(*fresh)->fused).dump())) << "as if it had been so from the beginning";
+  }
+  EXPECT_GT(plans.size(), 1u) << "the constants here decide otherwise";
 }
 
 TEST_F(EngineTest, AnEditWhileAnAnswerIsMadeIsAnsweredOnceAndOfTheNewText) {
