@@ -530,9 +530,37 @@ QString KernelView::absent() const {
 
 void KernelView::chooseLine(int number) {
   if (number < 0 || static_cast<std::size_t>(number) >= m_lines.size()) return;
-  protocol::Origins origins = m_lines[static_cast<std::size_t>(number)].origins;
-  std::erase_if(origins, [this](std::uint32_t o) { return isInBody(o); });
-  if (!origins.empty()) m_selection->select(m_selection->innermost(ownOf(origins)));
+  const protocol::Origins origins = chosenByLine(m_lines[static_cast<std::size_t>(number)].origins);
+  if (!origins.empty()) m_selection->select(origins);
+}
+
+// Its tokens; of a line that was written out from a statement of a function that statement, whose calls are all that the function makes.
+protocol::Origins KernelView::chosenByLine(const protocol::Origins& origins) const {
+  const auto& spans = m_selection->spans();
+  const auto holds = [&](std::uint32_t outer, std::uint32_t inner) {
+    if (outer >= spans.size() || inner >= spans.size()) return false;
+    const auto &a = spans[outer], &b = spans[inner];
+    return a.source == b.source && a.begin <= b.begin && a.end >= b.end && a.end - a.begin > b.end - b.begin;
+  };
+  const auto isCall = [this](std::uint32_t o) { return m_isCall && m_isCall(o); };
+  const auto isStatement = [&](std::uint32_t o) {
+    if (!isInBody(o) || isCall(o)) return false;
+    const bool holdsCall = std::ranges::any_of(origins, [&](std::uint32_t k) { return isCall(k) && holds(o, k); });
+    const bool isHeld = std::ranges::any_of(origins, [&](std::uint32_t k) { return isInBody(k) && holds(k, o); });
+    return !holdsCall && !isHeld && m_spanText && m_spanText(spans[o]).contains(QLatin1Char('='));
+  };
+  const auto outside = [&] {
+    protocol::Origins tokens;
+    for (const std::uint32_t o : origins)
+      if (!isInBody(o) && !isCall(o)) tokens.push_back(o);
+    return m_selection->innermost(ownOf(tokens));
+  };
+  const auto statement = std::ranges::find_if(origins, isStatement);
+  if (statement != origins.end()) return {*statement};
+  if (const protocol::Origins tokens = outside(); !tokens.empty()) return tokens;
+  protocol::Origins calls = origins;
+  std::erase_if(calls, [this](std::uint32_t o) { return isInBody(o); });
+  return m_selection->innermost(ownOf(calls));
 }
 
 // The place that the selection came from; the last one while it comes from none.
@@ -585,12 +613,21 @@ std::unique_ptr<Selection> KernelView::calledInBody() const {
   return bodies.empty() ? nullptr : selectionOf(bodies);
 }
 
+// An operator that a call makes has the place of the call alone, as all that it makes has.
+protocol::Origins KernelView::bodiesOfBlock(int block) const {
+  const QString line = m_expression->document()->findBlockByNumber(block).text();
+  const QString name = line.section(QLatin1Char('['), 0, 0).section(QStringLiteral(" ="), 0, 0).trimmed();
+  return m_bodiesOf && !name.isEmpty() ? m_bodiesOf(name.toStdString()) : protocol::Origins();
+}
+
 std::unique_ptr<Selection> KernelView::selectedInBody() const {
   protocol::Origins chosen;
-  for (const std::uint32_t o : m_selection->origins())
+  // The calls that are selected with a place are of all that they make.
+  for (const std::uint32_t o : m_selection->body().empty() ? m_selection->origins() : m_selection->body())
     if (isInBody(o)) chosen.push_back(o);
   if (chosen.empty()) return nullptr;
   auto places = selectionOf(chosen);
+  if (!m_selection->body().empty()) return places;
   const bool any = std::ranges::any_of(
       m_lines, [&](const ShownLine& line) { return places->relation(line.origins) == Selection::Relation::Exact; });
   return any ? std::move(places) : nullptr;
@@ -706,6 +743,8 @@ void KernelView::findTags() {
     const auto block =
         static_cast<std::size_t>(m_expression->document()->findBlock(places[static_cast<std::size_t>(at)]).blockNumber());
     if (block >= m_kernel.expressionOrigins.size() || m_kernel.expressionOrigins[block].empty()) return true;
+    const protocol::Origins written = isInBody(origin) ? bodiesOfBlock(static_cast<int>(block)) : protocol::Origins();
+    if (!written.empty()) return std::ranges::find(written, origin) != written.end();
     return std::ranges::any_of(m_kernel.expressionOrigins[block], [&](std::uint32_t whole) {
       return whole == origin || (whole < spans.size() && (holds(whole, origin) || holds(origin, whole)));
     });
@@ -797,7 +836,8 @@ void KernelView::showTags() {
     if (tag.lines.size() > 3) lines += tr(" and %1 more").arg(tag.lines.size() - 3);
     QString text = tag.text;
     if (text.size() > 30) text = text.left(29) + QChar(0x2026);
-    const bool chosen = m_selection->origins() == protocol::Origins{tag.origin};
+    const bool chosen =
+        m_selection->origins() == protocol::Origins{tag.origin} || m_selection->body() == protocol::Origins{tag.origin};
     const QString words = QString(text).replace(QLatin1Char(' '), QChar(0xa0)).toHtmlEscaped();
     parts << QStringLiteral(
                  "<a href='%1' style='text-decoration:none; color:%2%6'><b>%3</b>&nbsp;<span style='font-family:\"%7\"'>%4"
@@ -831,6 +871,12 @@ void KernelView::tint() {
     const Selection::Relation whole = selected->relation(origins);
     const bool written = called && std::ranges::any_of(origins, [this](std::uint32_t o) { return isInBody(o); });
     return written ? std::min(whole, called->relation(origins)) : whole;
+  };
+  const auto ofBlock = [&](std::size_t block) {
+    const protocol::Origins bodies = inBody || called ? bodiesOfBlock(static_cast<int>(block)) : protocol::Origins();
+    if (bodies.empty() || !absent.isEmpty()) return relation(m_kernel.expressionOrigins[block]);
+    return inBody ? inBody->relation(bodies)
+                  : std::min(selected->relation(m_kernel.expressionOrigins[block]), called->relation(bodies));
   };
   const Palette& c = m_theme->colors();
   QList<QTextEdit::ExtraSelection> marks = highlighted(*m_expression, c);
@@ -870,7 +916,7 @@ void KernelView::tint() {
   }
   if (!m_code->hasFocus()) showTinted();
   for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) {
-    if (relation(m_kernel.expressionOrigins[i]) != Selection::Relation::Exact) continue;
+    if (ofBlock(i) != Selection::Relation::Exact) continue;
     QTextEdit::ExtraSelection s;
     s.format.setBackground(c.accentSoft);
     s.format.setProperty(QTextFormat::FullWidthSelection, true);

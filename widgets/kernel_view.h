@@ -49,6 +49,8 @@ class KernelView : public QWidget {
   // The source text of a span, for the tags; without it they have none.
   // Whether a span stands in the body of a function: lines were written out from there, operators come from its calls.
   void setInBody(std::function<bool(std::uint32_t)> is) { m_inBody = std::move(is); }
+  // Whether a span is the word of a call: it has the places of all that the function makes.
+  void setIsCall(std::function<bool(std::uint32_t)> is) { m_isCall = std::move(is); }
   // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
   void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
@@ -102,6 +104,8 @@ class KernelView : public QWidget {
   std::unique_ptr<Selection> selectedInBody() const;  // null: none
   // The places in bodies where what was chosen by its name is written: its call has those of all that the function makes. Null: none.
   std::unique_ptr<Selection> calledInBody() const;
+  protocol::Origins bodiesOfBlock(int block) const;  // of the operator that a line of the expression is
+  protocol::Origins chosenByLine(const protocol::Origins& origins) const;
   std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
   void findTags();
   void keepOneOfEqual(const std::set<std::uint32_t>& statements, const std::function<bool(std::uint32_t, std::uint32_t)>& holds);
@@ -119,6 +123,7 @@ class KernelView : public QWidget {
   std::vector<std::pair<std::uint64_t, QString>> m_candidates;
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
   std::function<bool(std::uint32_t)> m_inBody;
+  std::function<bool(std::uint32_t)> m_isCall;
   std::function<protocol::Origins(const std::string&)> m_bodiesOf;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;

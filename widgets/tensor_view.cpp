@@ -10,6 +10,7 @@
 #include <QSpinBox>
 #include <QStackedWidget>
 #include <QTableView>
+#include <QTimer>
 #include <QToolTip>
 #include <cmath>
 
@@ -281,7 +282,10 @@ void TensorView::fitPlaces() {
 
 void TensorView::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
-  if (event->size().width() != event->oldSize().width()) Q_EMIT heightChanged();
+  if (event->size().width() == event->oldSize().width()) return;
+  // While it is being shown a size that is set from here would reach no layout of its own.
+  if (isVisible()) Q_EMIT heightChanged();
+  else QTimer::singleShot(0, this, &TensorView::heightChanged);
 }
 
 void TensorView::setMode(Mode mode) {

@@ -9,9 +9,12 @@
 #include "widgets/explain_view.h"
 #include "widgets/formula_view.h"
 #include "widgets/fusion_model.h"
+#include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/tensor_view.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -185,6 +188,81 @@ TEST_F(Choices, APartOfACallHasTheLinesAndFormulasOfItsOwn) {
       const bool isPart = formula.name == result || formula.name.starts_with(result + ".");
       EXPECT_EQ(tinted > 0, isPart) << result << " chosen, formula of " << formula.name;
     }
+  }
+}
+
+const char* const kCalledTwice =
+    "# %%\nlet N = 32, K = 16, M = 8\ninput X[N, K] = normal(0, 1)\nparam W[K, M] = normal(0, 0.3)\n"
+    "def two(A[N, K], B[K, M]) -> P, Q {\n  P[n, m] = sum[k] A[n, k] * B[k, m]\n  Q[n, m] = tanh(P[n, m]) + 0.5 * P[n, m] }\n"
+    "def outer(A[N, K], B[K, M]) -> R {\n  U, S = two(A, B)\n  R[n, m] = U[n, m] * S[n, m] }\n"
+    "# %%\nP1, Q1 = two(X, W)\nZ = outer(X, W)\n# %%\nE[n, m] = exp(-Q1[n, m]^2)\n"
+    "# %%\nloss L = mean[n, m] (E[n, m] - Z[n, m])^2\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n";
+
+// Of a function that another one calls, too: a place lights up the lines that were written out from it, not all that the calls make; a
+// line selects what it was written out from, and is among what lights up.
+TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
+  openChecked(kCalledTwice);
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && !window->workspace().subgraphs().subgraphs.empty(); }));
+  const std::string text = document().text();
+  const auto spans = window->workspace().analysis().spans;
+  const auto tanhs = [&](const protocol::Origins& origins) {
+    return std::ranges::any_of(origins, [&](std::uint32_t o) {
+      return spans[o].source.empty() && text.substr(spans[o].begin, spans[o].end - spans[o].begin) == "tanh";
+    });
+  };
+  KernelView* kernel = window->tune()->kernel();
+  int ofTanh = 0, clicked = 0;
+  const auto subgraphs = window->workspace().subgraphs().subgraphs;
+  for (const auto& subgraph : subgraphs) {
+    SCOPED_TRACE(subgraph.name);
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->scrollToByte(text.find("tanh") + 1, true);
+    ASSERT_TRUE(wait([&] { return window->workspace().selection().body().size() == 1; }));
+    window->showPage(MainWindow::Page::Tune);
+    window->tune()->chooseSubgraph(subgraph.id);
+    ASSERT_TRUE(wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+    const auto lines = kernel->lineOrigins();
+    for (const int line : kernel->tintedLines()) {
+      ++ofTanh;
+      EXPECT_TRUE(tanhs(lines[static_cast<std::size_t>(line)])) << line;
+    }
+    std::set<protocol::Origins> seen;
+    for (std::size_t line = 0; line < lines.size(); ++line) {
+      if (lines[line].empty() || !seen.insert(lines[line]).second) continue;
+      kernel->chooseLine(static_cast<int>(line));
+      const auto lit = kernel->tintedLines();
+      EXPECT_TRUE(std::ranges::find(lit, static_cast<int>(line)) != lit.end()) << line;
+      const auto body = window->workspace().selection().body();
+      clicked += body.empty() ? 0 : 1;
+      for (const std::uint32_t o : body)
+        EXPECT_TRUE(std::ranges::find(lines[line], o) != lines[line].end()) << "a place of its own, line " << line;
+    }
+  }
+  EXPECT_GT(ofTanh, 0);
+  EXPECT_GT(clicked, 1);
+}
+
+// A page that was as high as the one before it is laid out at its own height.
+TEST_F(Choices, ValuesStandWhereTheyAreAfterAHigherPageOfTheResult) {
+  openChecked(std::string(kCalledTwice) + "# %%\nshow d(L)/d(W), Z, E, P1\n");
+  const auto* values = [&]() -> TensorView* {
+    run(5);
+    return wait([&] { return cell(5)->tensorView() && cell(5)->tensorView()->model()->rowCount() > 0; }) ? cell(5)->tensorView()
+                                                                                                         : nullptr;
+  }();
+  ASSERT_TRUE(values);
+  for (const int before : {0, 2, 0, 1}) {
+    SCOPED_TRACE(before);
+    cell(5)->showResult(before);
+    QCoreApplication::processEvents();
+    cell(5)->showResult(3);
+    const auto whole = [&] {
+      const auto parts = values->findChildren<QWidget*>(Qt::FindDirectChildrenOnly);
+      return std::ranges::all_of(parts,
+                                 [&](const QWidget* w) { return !w->isVisible() || values->rect().contains(w->geometry()); });
+    };
+    EXPECT_TRUE(wait(whole));
   }
 }
 
