@@ -410,7 +410,10 @@ bool TuneView::holdsSelected(const std::string& subgraph) const {
   const auto s = std::ranges::find(m_subgraphs, subgraph, &SubgraphInfo::id);
   if (s == m_subgraphs.end() || m_selection->empty()) return false;
   if (m_selection->byPlace() && m_ledChoice == m_selection->choices() && !m_ledOperators.empty()) return isLed(*s);
-  return m_selection->relation(nodesOf(*s), s->origins) == Selection::Relation::Exact;
+  const std::vector<std::string> operators = nodesOf(*s);
+  const bool again = !m_selection->byPlace() && m_ledChoice == m_selection->choices() &&
+                     std::ranges::any_of(operators, [this](const std::string& op) { return m_ledOperators.contains(op); });
+  return again || m_selection->relation(operators, s->origins) == Selection::Relation::Exact;
 }
 
 bool TuneView::isLed(const SubgraphInfo& s) const {

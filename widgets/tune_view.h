@@ -46,8 +46,9 @@ class TuneView : public QWidget {
                     const std::set<std::string>& gone = {});
   // Operators that the selected place leads to, as graphs know them: a kernel's own places are those of its statements.
   void setLed(std::set<std::string> operators);
-  void setByHand(std::int64_t trials);  // since the last run began: rows count them, the budget does not
-  void setRunOld(bool old);             // the text that the run was of has changed since
+  bool holdsSelected(const std::string& subgraph) const;  // a part of what is selected, as the one that is shown does
+  void setByHand(std::int64_t trials);                    // since the last run began: rows count them, the budget does not
+  void setRunOld(bool old);                               // the text that the run was of has changed since
   // That the next run is on, empty: not known, and whether the text that was profiled has changed since.
   // Of a device that interprets there is neither kernel nor schedule: nothing is asked for.
   void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced = {});  // as ProfileModel's
@@ -175,8 +176,7 @@ class TuneView : public QWidget {
   Selection* m_selection;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
-  std::map<std::string, protocol::TrialInfo> m_fastest;   // of the kernels whose trials have been shown
-  bool holdsSelected(const std::string& subgraph) const;  // a part of what is selected, as the one that is shown does
+  std::map<std::string, protocol::TrialInfo> m_fastest;  // of the kernels whose trials have been shown
   bool isLed(const protocol::SubgraphInfo& subgraph) const;
   void countTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);
   std::set<std::string> m_ledOperators;

@@ -380,8 +380,15 @@ bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
 
 // Which kernels hold a chosen place is known by the operators that it leads to.
 void MainWindow::showLed() {
-  const bool current = m_explain->graph()->graph().revision == m_tab->workspace->analysis().revision;
-  m_tune->setLed(current && !m_selection.empty() ? m_explain->ledOperators() : std::set<std::string>());
+  const auto& graph = m_explain->graph()->graph();
+  const bool current = graph.revision == m_tab->workspace->analysis().revision && !m_selection.empty();
+  std::set<std::string> led;
+  if (current && m_selection.byPlace()) led = m_explain->ledOperators();
+  // What is chosen by its name may be computed again, in another kernel.
+  if (current && !m_selection.byPlace())
+    for (const auto& node : graph.nodes)
+      if (isAgain(graph, node) && m_selection.isCalled(tensorOf(graph, node))) led.insert(node.id);
+  m_tune->setLed(std::move(led));
 }
 
 // The tensor of the smallest selected token; else the one whose definition is selected.

@@ -69,6 +69,18 @@ TEST_F(Marked, EveryKernelThatHasWhatIsSelected) {
   EXPECT_EQ(marked(), "-+-");
 }
 
+// What is chosen by its name may be computed again in another kernel, under another name.
+TEST_F(Marked, EveryKernelThatComputesAgainWhatIsChosenByItsName) {
+  show({{0}, {0}, {2}});
+  selection.setSpans({{"", 0, 4}, {"", 5, 6}, {"", 8, 9}});
+  selection.select({0}, {"T1"});
+  view.setLed({"T2"});
+  EXPECT_EQ(marked(), "-++");
+  EXPECT_EQ(edge(2), edge(1));
+  selection.select({0}, {"T0"});
+  EXPECT_EQ(marked(), "+--") << "what was told of another choice is of that";
+}
+
 // A kernel's places are those of its statements: that it reads the selected access is known by the operators that the access leads to.
 TEST_F(Marked, TheKernelThatReadsWhatIsSelectedIsShownBeforeThatOfItsGradient) {
   selection.setSpans({{"", 0, 10}, {"", 12, 20}, {"", 3, 5}});

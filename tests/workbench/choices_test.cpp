@@ -243,6 +243,20 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
   EXPECT_GT(clicked, 1);
 }
 
+// What is computed again in another kernel is in that one, too.
+TEST_F(Choices, RowsOfTuneHoldWhatComputesTheChosenTensorAgain) {
+  openChecked(kCalledTwice);
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && !window->workspace().subgraphs().subgraphs.empty(); }));
+  Q_EMIT window->outline()->tensorChosen(QStringLiteral("Q1"));
+  window->showPage(MainWindow::Page::Tune);
+  for (const auto& s : window->workspace().subgraphs().subgraphs) {
+    const bool again = std::ranges::any_of(s.operators, [](const std::string& op) { return op.starts_with("Q1#"); });
+    const bool own = std::ranges::find(s.operators, "Q1") != s.operators.end();
+    EXPECT_TRUE(wait([&] { return window->tune()->holdsSelected(s.id) == (again || own); })) << s.name;
+  }
+}
+
 // A page that was as high as the one before it is laid out at its own height.
 TEST_F(Choices, ValuesStandWhereTheyAreAfterAHigherPageOfTheResult) {
   openChecked(std::string(kCalledTwice) + "# %%\nshow d(L)/d(W), Z, E, P1\n");
