@@ -46,13 +46,13 @@ class KernelView : public QWidget {
   // What can be compared with: trial numbers and their names.
   void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);
   void setCompared(const protocol::Kernel& kernel);
-  // The source text of a span, for the tags; without it they have none.
   // Whether a span stands in the body of a function: lines were written out from there, operators come from its calls.
   void setInBody(std::function<bool(std::uint32_t)> is) { m_inBody = std::move(is); }
   // Whether a span is the word of a call: it has the places of all that the function makes.
   void setIsCall(std::function<bool(std::uint32_t)> is) { m_isCall = std::move(is); }
   // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
   void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
+  // The source text of a span, for the tags; without it they have none.
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
   void setInstances(std::vector<KernelInstance> instances);
@@ -88,6 +88,7 @@ class KernelView : public QWidget {
   void resizeEvent(QResizeEvent* event) override;
 
  private:
+  static constexpr int kTagMargin = 1;
   struct ShownLine {
     std::string text;
     protocol::Origins origins;
@@ -107,8 +108,9 @@ class KernelView : public QWidget {
   protocol::Origins bodiesOfBlock(int block) const;  // of the operator that a line of the expression is
   protocol::Origins chosenByLine(const protocol::Origins& origins) const;
   std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
+  bool holds(std::uint32_t outer, std::uint32_t inner) const;  // spans: more than the other one
   void findTags();
-  void keepOneOfEqual(const std::set<std::uint32_t>& statements, const std::function<bool(std::uint32_t, std::uint32_t)>& holds);
+  void keepOneOfEqual(const std::set<std::uint32_t>& statements);
   void showTags();
   void tint();
   void showTinted();  // the first line of the selection comes in sight

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What is chosen stays so: where a decision leads, and while another notebook is looked at.
+// What is chosen stays so, where a decision leads and while another notebook is looked at; a part of a call is what is written for it.
 #include <QTabBar>
 #include <QToolButton>
 #include <set>
@@ -20,7 +20,16 @@
 namespace nf {
 namespace {
 
-using Choices = RealEngine;
+struct Choices : RealEngine {
+  // Of the first decision about these; -1: there is none.
+  int decisionOf(const std::string& producer, const std::string& consumer = {}) const {
+    const auto& decisions = window->explain()->fusion()->report().decisions;
+    const auto found = std::ranges::find_if(
+        decisions, [&](const auto& d) { return d.producer == producer && (consumer.empty() || d.consumer == consumer); });
+    return found == decisions.end() ? -1 : static_cast<int>(found - decisions.begin());
+  }
+  bool knowsKernels() const { return !window->workspace().subgraphs().subgraphs.empty(); }
+};
 
 // Of a loop's body no list has the tensors: what a decision leads to is chosen by the decision's place.
 TEST_F(Choices, ADecisionInALoopStaysChosenWhereItLeads) {
@@ -28,14 +37,8 @@ TEST_F(Choices, ADecisionInALoopStaysChosenWhereItLeads) {
   openChecked("# %%\nparam U[4, 4] = normal(0, 1)\nh[i: 4] = 0.5\nfor t in 0..5 {\n  m[i] = " + sum +
               "\n  h[i] = tanh(m[i]) }\nloss L = sum[i] h[i]^2\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
   window->showPage(MainWindow::Page::Explain);
-  const auto inside = [&] {
-    const auto& decisions = window->explain()->fusion()->report().decisions;
-    for (std::size_t i = 0; i < decisions.size(); ++i)
-      if (decisions[i].producer == "m") return static_cast<int>(i);
-    return -1;
-  };
-  ASSERT_TRUE(wait([&] { return inside() >= 0 && !window->workspace().subgraphs().subgraphs.empty(); }));
-  window->explain()->chooseDecision(inside());
+  ASSERT_TRUE(wait([&] { return decisionOf("m") >= 0 && knowsKernels(); }));
+  window->explain()->chooseDecision(decisionOf("m"));
   const auto& selection = window->workspace().selection();
   ASSERT_EQ(selection.selectedSpans().size(), 1u);
   const auto chosen = [&] {
@@ -64,7 +67,7 @@ TEST_F(Choices, AChoiceWaitsWhileAnotherNotebookIsLookedAt) {
     QTest::mouseClick(window->tabs(), Qt::LeftButton, {}, window->tabs()->tabRect(0).center());
   };
   window->showPage(MainWindow::Page::Tune);
-  ASSERT_TRUE(wait([&] { return !window->workspace().subgraphs().subgraphs.empty(); }));
+  ASSERT_TRUE(wait([&] { return knowsKernels(); }));
   Q_EMIT window->outline()->tensorChosen("C");
   ASSERT_TRUE(there());
   backAndForth();
@@ -91,14 +94,8 @@ TEST_F(Choices, ADecisionLeadsToTheKernelsOfBothItsEnds) {
       "h[i: 2, j: 4] = 0.5\nc[i: 2, j: 4] = 0.25\nfor t in 0..5 { h, c = cell(X[_, t, _], h, c) }\n"
       "loss L = sum[i, j] h[i, j]^2\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
   window->showPage(MainWindow::Page::Explain);
-  const auto intoLoss = [&] {
-    const auto& decisions = window->explain()->fusion()->report().decisions;
-    for (std::size_t i = 0; i < decisions.size(); ++i)
-      if (decisions[i].producer == "h" && decisions[i].consumer == "L") return static_cast<int>(i);
-    return -1;
-  };
-  ASSERT_TRUE(wait([&] { return intoLoss() >= 0 && !window->workspace().subgraphs().subgraphs.empty(); }));
-  window->explain()->chooseDecision(intoLoss());
+  ASSERT_TRUE(wait([&] { return decisionOf("h", "L") >= 0 && knowsKernels(); }));
+  window->explain()->chooseDecision(decisionOf("h", "L"));
   const auto& selection = window->workspace().selection();
   const std::vector<std::string> both{"h", "L"};
   ASSERT_EQ(selection.tensors(), both);
@@ -130,14 +127,8 @@ TEST_F(Choices, APartOfACallHasTheLinesAndFormulasOfItsOwn) {
       "loss L = mean[i, k] (R[i, k] - 1)^2 + mean[i] Q[i] * P[i, 0]\n"
       "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
   window->showPage(MainWindow::Page::Explain);
-  const auto chosen = [&] {
-    const auto& decisions = window->explain()->fusion()->report().decisions;
-    for (std::size_t i = 0; i < decisions.size(); ++i)
-      if (decisions[i].producer == "R") return static_cast<int>(i);
-    return -1;
-  };
-  ASSERT_TRUE(wait([&] { return chosen() >= 0 && !window->workspace().subgraphs().subgraphs.empty(); }));
-  window->explain()->chooseDecision(chosen());
+  ASSERT_TRUE(wait([&] { return decisionOf("R") >= 0 && knowsKernels(); }));
+  window->explain()->chooseDecision(decisionOf("R"));
   window->showPage(MainWindow::Page::Tune);
   KernelView* kernel = window->tune()->kernel();
   const std::string text = document().text();
@@ -203,7 +194,7 @@ const char* const kCalledTwice =
 TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
   openChecked(kCalledTwice);
   window->showPage(MainWindow::Page::Explain);
-  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && !window->workspace().subgraphs().subgraphs.empty(); }));
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
   const std::string text = document().text();
   const auto spans = window->workspace().analysis().spans;
   const auto tanhs = [&](const protocol::Origins& origins) {
@@ -247,7 +238,7 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
 TEST_F(Choices, RowsOfTuneHoldWhatComputesTheChosenTensorAgain) {
   openChecked(kCalledTwice);
   window->showPage(MainWindow::Page::Explain);
-  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && !window->workspace().subgraphs().subgraphs.empty(); }));
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
   Q_EMIT window->outline()->tensorChosen(QStringLiteral("Q1"));
   window->showPage(MainWindow::Page::Tune);
   for (const auto& s : window->workspace().subgraphs().subgraphs) {
@@ -269,7 +260,7 @@ TEST_F(Choices, ValuesStandWhereTheyAreAfterAHigherPageOfTheResult) {
   for (const int before : {0, 2, 0, 1}) {
     SCOPED_TRACE(before);
     cell(5)->showResult(before);
-    QCoreApplication::processEvents();
+    QTest::qWait(100);  // its height is known in several rounds
     cell(5)->showResult(3);
     const auto whole = [&] {
       const auto parts = values->findChildren<QWidget*>(Qt::FindDirectChildrenOnly);
