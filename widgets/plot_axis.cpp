@@ -145,12 +145,15 @@ QString flopTick(double flops, double step, double top) {
   return scaledTick(flops, step, top, {{1.0, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "G"}, {1e12, "T"}, {1e15, "P"}}).trimmed();
 }
 QString plainTick(double value, double step, double) {
-  if (step > 0 && std::abs(value) < step / 2) return QStringLiteral("0");
-  if (step > 1e-6 && std::abs(value) < 1e6) return withoutZeros(QString::number(value, 'f', decimalsFor(step)));
-  if (value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e6)) return withoutZeros(significant(value, 3));
+  const double size = std::abs(value);
+  if (step > 0 && size < step / 2) return QStringLiteral("0");
+  if ((step > 1e-6 || (step > 0 && size >= 1e-4)) && size < 1e6)
+    return withoutZeros(QString::number(value, 'f', decimalsFor(step)));
+  if (value == 0 || (size >= 1e-4 && size < 1e6)) return withoutZeros(significant(value, 3));
   // 2·10⁻⁷: short beside the axis, and read without counting zeros.
-  int power = static_cast<int>(std::floor(std::log10(std::abs(value)) + 1e-9));
-  const QString mantissa = withoutZeros(QString::number(value / std::pow(10.0, power), 'f', 2));
+  const int power = static_cast<int>(std::floor(std::log10(size) + 1e-9));
+  const double unit = std::pow(10.0, power);
+  const QString mantissa = withoutZeros(QString::number(value / unit, 'f', step > 0 ? std::max(2, decimalsFor(step / unit)) : 2));
   QString ten = QStringLiteral("10");
   const QString digits = QStringLiteral("⁰¹²³⁴⁵⁶⁷⁸⁹");
   for (const QChar c : QString::number(power)) ten += c == QLatin1Char('-') ? QChar(0x207b) : digits[c.digitValue()];
@@ -170,7 +173,9 @@ void setAxis(QCPAxis* axis, const AxisRange& wish, TickText text) {
     const double room = std::max(1.02, std::pow(high / low, wish.room));
     axis->setRange(low / room, high * room);
   } else {
-    const double room = high > low ? (high - low) * wish.room : std::max(std::abs(high) * 0.1, 1e-9);
+    // Closer than a millionth are the last digits of one value: labels of a finer step would not fit beside the axis.
+    const double room =
+        high > low ? std::max((high - low) * wish.room, std::abs(high) * 1e-6) : std::max(std::abs(high) * 0.1, 1e-9);
     axis->setRange(wish.positive ? std::max(0.0, low - room) : low - room, high + room);
   }
 }

@@ -415,6 +415,24 @@ TEST_F(Tuning, AKnobThatIsOffSaysSo) {
   EXPECT_EQ(box->itemData(0).toString(), "\"\"");
 }
 
+// A loss that has settled: its last digits alone tell the ticks apart.
+TEST_F(Tuning, TicksOfNearlyEqualValuesAreToldApart) {
+  QCustomPlot plot;
+  plot.resize(300, 260);
+  plot.replot(QCustomPlot::rpImmediateRefresh);  // the axes know their lengths after the first one
+  for (const double value : {0.382, -0.382, 3.82e-5, 41.5, 2e-9, 812345.0})
+    for (const double spread : {0.0, 1e-12, 1e-9, 3e-8, 1e-7, 1e-6, 1e-4, 1e-2}) {
+      AxisRange range;
+      range.low = value, range.high = value + std::abs(value) * spread, range.positive = value > 0, range.room = 0.1;
+      setAxis(plot.yAxis, range, plainTick);
+      plot.replot(QCustomPlot::rpImmediateRefresh);
+      QStringList labels = plot.yAxis->tickVectorLabels();
+      EXPECT_GE(labels.size(), 2) << value << " " << spread;
+      EXPECT_EQ(labels.removeDuplicates(), 0) << value << " " << spread << ": " << labels.join('|').toStdString();
+      for (const QString& label : labels) EXPECT_LE(label.size(), 16) << label.toStdString();
+    }
+}
+
 TEST_F(Tuning, SmallValuesHaveShortTicks) {
   EXPECT_EQ(plainTick(1e-6, 0, 1), QStringLiteral("10⁻⁶"));
   EXPECT_EQ(plainTick(2e-7, 0, 1), QStringLiteral("2·10⁻⁷"));
