@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What is chosen stays so, where a decision leads and while another notebook is looked at; a part of a call is what is written for it.
+#include <QPlainTextEdit>
 #include <QTabBar>
+#include <QTextBlock>
 #include <QToolButton>
 #include <set>
 
@@ -203,7 +205,7 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
     });
   };
   KernelView* kernel = window->tune()->kernel();
-  int ofTanh = 0, clicked = 0;
+  int ofTanh = 0, copies = 0, clicked = 0;
   const auto subgraphs = window->workspace().subgraphs().subgraphs;
   for (const auto& subgraph : subgraphs) {
     SCOPED_TRACE(subgraph.name);
@@ -218,6 +220,16 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
       ++ofTanh;
       EXPECT_TRUE(tanhs(lines[static_cast<std::size_t>(line)])) << line;
     }
+    // The expressions as well, those of a copy (`Q1#5`) among them.
+    const auto* expression = kernel->findChild<QPlainTextEdit*>();
+    std::set<int> litBlocks;
+    for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
+      if (s.format.boolProperty(QTextFormat::FullWidthSelection)) litBlocks.insert(s.cursor.blockNumber());
+    for (QTextBlock block = expression->document()->begin(); block.isValid(); block = block.next()) {
+      const bool lit = litBlocks.contains(block.blockNumber());
+      EXPECT_EQ(lit, block.text().contains(QLatin1String("tanh("))) << block.text().toStdString();
+      copies += lit && block.text().section(QLatin1Char('['), 0, 0).contains(QLatin1Char('#')) ? 1 : 0;
+    }
     std::set<protocol::Origins> seen;
     for (std::size_t line = 0; line < lines.size(); ++line) {
       if (lines[line].empty() || !seen.insert(lines[line]).second) continue;
@@ -231,6 +243,7 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
     }
   }
   EXPECT_GT(ofTanh, 0);
+  EXPECT_GT(copies, 0);
   EXPECT_GT(clicked, 1);
 }
 
