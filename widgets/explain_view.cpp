@@ -59,8 +59,16 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d, const Ex
            (makes && isGradient(d.producerNode));
   }
   const bool named = !selection.tensors().empty();
+  const bool copied = std::ranges::any_of(related.again, [&](const auto& copy) {
+    const auto& [tensor, kernel] = copy;
+    const auto holds = [&](const std::string& end, const std::string& node) {
+      return kernel.contains(end) || kernel.contains(node);
+    };
+    return ((d.producer == tensor || d.producerNode == tensor) && holds(d.consumer, d.consumerNode)) ||
+           ((d.consumer == tensor || d.consumerNode == tensor) && holds(d.producer, d.producerNode));
+  });
   if (named && !called.empty())
-    return called.contains(d.producer) || called.contains(d.consumer) || called.contains(d.producerNode) ||
+    return copied || called.contains(d.producer) || called.contains(d.consumer) || called.contains(d.producerNode) ||
            called.contains(d.consumerNode);
   const Relation producer = selection.relation(d.origins), consumer = selection.relation(d.consumerOrigins);
   if (producer == Relation::Exact || consumer == Relation::Exact) return true;
@@ -440,6 +448,15 @@ void ExplainView::markSelection() {
       for (const GraphNode& node : graph->nodes)
         if (std::ranges::any_of(node.merged, [this](const MergedOperator& m) { return m.name == m_selection->reads(); }))
           m_related.led = node.id;
+  m_related.again.clear();
+  for (const GraphNode& node : nodes) {
+    if (!isAgain(m_graph->graph(), node) || !m_selection->isCalled(node.id)) continue;
+    auto& [tensor, kernel] = m_related.again.emplace_back(tensorOf(m_graph->graph(), node), std::set<std::string>());
+    for (const auto& group : m_graph->graph().groups)
+      if (std::ranges::find(group.nodes, node.id) != group.nodes.end())
+        for (const GraphNode& other : nodes)
+          if (std::ranges::find(group.nodes, other.id) != group.nodes.end()) kernel.insert(tensorOf(m_graph->graph(), other));
+  }
   m_byPlace = m_selection->byPlace() ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
   m_related.inBody = m_selection->body().empty() ? std::set<std::string>() : ledOperators();
   if (!m_deciding && m_selection->choices() != m_decisionChoice) {

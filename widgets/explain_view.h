@@ -42,6 +42,8 @@ class ExplainView : public DockPage {
     std::set<std::string> called;  // calledNames() of the graph; empty: none of them has a node
     std::string led;               // node of what is read at the place that is selected, or that it is part of making
     std::set<std::string> inBody;  // of a place in a function: the nodes that it leads to
+    // What is selected and computed again, `Q` of `Q#3`, and the tensors of the kernels that hold it.
+    std::vector<std::pair<std::string, std::set<std::string>>> again;
   };
 
   ExplainView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);

@@ -491,6 +491,13 @@ protocol::Origins MainWindow::inBodies(const protocol::Origins& places) const {
   return bodies;
 }
 
+// Of these, those where something is made: what is handed over, a parameter, belongs to all that read it.
+protocol::Origins MainWindow::madeInBodies(const protocol::Origins& places) const {
+  protocol::Origins made = inBodies(places);
+  std::erase_if(made, [this](std::uint32_t place) { return expansionAt(place)->calls.empty(); });
+  return made;
+}
+
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
 std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token) {
   constexpr std::size_t kMostNodes = 8, kMostKernels = 6, kMostWhole = 2;
@@ -514,7 +521,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   protocol::Origins bodies;
   for (const auto& node : graph.nodes)
     if (!token && std::ranges::find(tensors, node.id) != tensors.end())
-      std::ranges::copy(inBodies(node.places), std::back_inserter(bodies));
+      std::ranges::copy(madeInBodies(node.places), std::back_inserter(bodies));
   written.select(bodies);
   const auto isPart = [&](const protocol::Origins& origins, const protocol::Origins& places) {
     if (!related(origins)) return false;

@@ -749,11 +749,12 @@ void MainWindow::connectViews() {
     return std::ranges::any_of(workspace().analysis().expansions,
                                [&](const auto& e) { return std::ranges::find(e.calls, span) != e.calls.end(); });
   });
-  m_tune->kernel()->setBodiesOf([this](const std::string& tensor) {
+  m_tune->kernel()->setBodiesOf([this](const std::string& tensor, bool made) {
     const auto* plan = m_explain->graph()->plan();
     if (!plan || plan->revision != workspace().document().revision()) return protocol::Origins();
     const auto found = std::ranges::find_if(plan->nodes, [&](const auto& node) { return node.id == tensor; });
-    return found == plan->nodes.end() ? protocol::Origins() : inBodies(found->places);
+    if (found == plan->nodes.end()) return protocol::Origins();
+    return made ? madeInBodies(found->places) : inBodies(found->places);
   });
   m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
     const std::string& text = workspace().document().text();

@@ -137,6 +137,7 @@ void Elaborator::define(const Ast& ast, const Stmt& s, const Target& target, Exp
   Statement right(*this, ast);
   right.where(s.binders, 0);
   if (target.type == DType::F64) right.forceType(DType::F64);
+  if (m_scope->kind == Scope::Kind::Loop && m_scope->rebinds.contains(std::string(target.name))) right.carried();
   if (!right.outputs(target.indices)) return;
   defineBy(ast, right, s, target, value);
 }

@@ -104,7 +104,7 @@ void Statement::aloneExtents(const std::vector<Use>& uses, bool weak, bool guard
     Diagnostic& d = report("extent-conflict", who + " " + place(first) + " and " + place(second),
                            m_terms[second->load].indices[second->axis].span);
     d.notes.push_back({"the first place", m_terms[first->load].indices[first->axis].span});
-    if (!variable.generated) { d.fixes.push_back(runOver(variable, variable.extent)); }
+    if (!variable.generated && (variable.reduced || !m_carried)) d.fixes.push_back(runOver(variable, variable.extent));
   }
 }
 

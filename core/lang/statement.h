@@ -80,6 +80,7 @@ class Statement {
   // The expression is to be a number known while compiling; `what`, `counts`: see Elaborator::number.
   void numberFor(const std::string& what, bool counts) { m_numberFor = &what, m_counts = counts; }
   bool failed() const { return m_failed; }
+  void carried() { m_carried = true; }  // from step to step of a loop: its extents are those that it came with
 
   bool inferExtents();
   std::vector<std::int64_t> outputShape() const;
@@ -247,6 +248,7 @@ class Statement {
   bool m_counts = false;
   bool m_implicit = false, m_scatters = false;
   bool m_failed = false;
+  bool m_carried = false;
   bool m_toldMany = false;             // that it runs over more points than a machine comes to the end of
   std::optional<DType> m_realType;     // for numbers that meet nothing typed
   std::vector<PathCondition> m_guard;  // of the nested reduction that is emitted next, over its output axes

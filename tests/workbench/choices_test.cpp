@@ -22,6 +22,9 @@
 namespace nf {
 namespace {
 
+using protocol::GraphNode;
+using protocol::GraphPage;
+
 struct Choices : RealEngine {
   // Of the first decision about these; -1: there is none.
   int decisionOf(const std::string& producer, const std::string& consumer = {}) const {
@@ -245,6 +248,98 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
   EXPECT_GT(ofTanh, 0);
   EXPECT_GT(copies, 0);
   EXPECT_GT(clicked, 1);
+}
+
+// What both results of a call read, its parameters, makes neither a part of the other; a copy in another kernel is of the decisions there.
+TEST_F(Choices, ResultsThatReadTheSameAreToldApart) {
+  openChecked(
+      "# %%\nlet N = 64, D = 32\ninput X[N, D] = normal(0, 1)\nparam W[D] = uniform(0.5, 1)\n"
+      "def two(x[n, d], w[d]) -> a, b {\n  a[i, j] = exp(x[i, j] * w[j])\n  b[i, j] = cos(x[i, j]) + w[j] }\n"
+      "def outer(x[n, d], w[d]) -> r {\n  u, v = two(x, w)\n  r[i, j] = u[i, j] + 2 * v[i, j] }\n"
+      "# %%\nP, Q = two(X, W)\nR = outer(P, W)\nshow P, Q, R\n"
+      "# %%\nloss L = mean[i, j] (P[i, j] - Q[i, j] * R[i, j])^2\n# %%\ntrain L { steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
+  const GraphPage graph = window->explain()->graph()->graph();
+  const auto subgraphs = window->workspace().subgraphs().subgraphs;
+  const auto madeBy = [](const std::string& id, const std::string& tensor) { return id == tensor || id.starts_with(tensor + "#"); };
+  const std::vector<std::pair<std::string, std::string>> siblings{{"P", "Q"}, {"Q", "P"}, {"R.u", "R.v"}, {"R.v", "R.u"}};
+  KernelView* kernel = window->tune()->kernel();
+  int dark = 0, own = 0, shown = 0;
+  for (const auto& [result, other] : siblings) {
+    SCOPED_TRACE(result);
+    window->showPage(MainWindow::Page::Author);
+    Q_EMIT window->outline()->tensorChosen(QString::fromStdString(result));
+    ASSERT_TRUE(wait([&] {
+      const auto* lead = window->inspector()->findChild<QToolButton*>(QStringLiteral("node:") + QString::fromStdString(result));
+      return window->inspector()->tensor().toStdString() == result && lead && lead->isVisible();
+    }));
+    for (const GraphNode& node : graph.nodes) {
+      const auto* lead = window->inspector()->findChild<QToolButton*>(QStringLiteral("node:") + QString::fromStdString(node.id));
+      if (madeBy(node.id, other)) { EXPECT_FALSE(lead && lead->isVisible()) << node.id; }
+    }
+    ASSERT_TRUE(wait([&] { return cell(1)->formulaView() && cell(1)->formulaView()->formulas().size() > 2; }));
+    const FormulaView* formulas = cell(1)->formulaView();
+    for (std::size_t f = 0; f < formulas->formulas().size(); ++f) {
+      const auto& formula = formulas->formulas()[f];
+      int tinted = 0;
+      for (std::size_t i = 0; i < formula.nodes.size(); ++i) tinted += formulas->tinted(f, i) ? 1 : 0;
+      if (formula.name == other) { EXPECT_EQ(tinted, 0) << formula.name; }
+      if (formula.name == result) {
+        EXPECT_GT(tinted, 0) << formula.name;
+        ++shown;
+      }
+    }
+    window->showPage(MainWindow::Page::Tune);
+    for (const auto& subgraph : subgraphs) {
+      window->tune()->chooseSubgraph(subgraph.id);
+      ASSERT_TRUE(
+          wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+      const auto* expression = kernel->findChild<QPlainTextEdit*>();
+      std::set<int> lit;
+      for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
+        if (s.format.boolProperty(QTextFormat::FullWidthSelection)) lit.insert(s.cursor.blockNumber());
+      for (QTextBlock block = expression->document()->begin(); block.isValid(); block = block.next()) {
+        const std::string name =
+            block.text().section(QLatin1Char('['), 0, 0).remove(QLatin1Char('`')).section(QLatin1Char(' '), -1).toStdString();
+        if (madeBy(name, other)) {
+          ++dark;
+          EXPECT_FALSE(lit.contains(block.blockNumber())) << block.text().toStdString();
+        }
+        if (madeBy(name, result)) {
+          ++own;
+          EXPECT_TRUE(lit.contains(block.blockNumber())) << block.text().toStdString();
+        }
+      }
+    }
+  }
+  EXPECT_EQ(shown, 2) << "P and Q are in the cell";
+  EXPECT_GT(dark, 3);
+  EXPECT_GT(own, 3);
+  window->showPage(MainWindow::Page::Explain);
+  const auto& decisions = window->explain()->fusion()->report().decisions;
+  int copies = 0;
+  for (const GraphNode& node : graph.nodes) {
+    if (!node.id.starts_with("Q#")) continue;
+    const auto group =
+        std::ranges::find_if(graph.groups, [&](const auto& g) { return std::ranges::find(g.nodes, node.id) != g.nodes.end(); });
+    ASSERT_NE(group, graph.groups.end());
+    window->explain()->graph()->choose(QString::fromStdString(node.id), true);
+    QCoreApplication::processEvents();
+    std::vector<int> expected;
+    for (std::size_t d = 0; d < decisions.size(); ++d) {
+      const auto stands = [&](const std::string& tensor) {
+        return std::ranges::any_of(group->nodes, [&](const std::string& id) { return madeBy(id, tensor); });
+      };
+      if ((decisions[d].producer == "Q" && stands(decisions[d].consumer)) ||
+          (decisions[d].consumer == "Q" && stands(decisions[d].producer)))
+        expected.push_back(static_cast<int>(d));
+    }
+    EXPECT_FALSE(expected.empty()) << node.id;
+    EXPECT_EQ(window->explain()->relatedDecisions(), expected) << node.id;
+    ++copies;
+  }
+  EXPECT_GT(copies, 0);
 }
 
 // What is computed again in another kernel is in that one, too.
