@@ -63,11 +63,19 @@ std::string derivativeAt(const protocol::Formula& formula, std::uint32_t node) {
 void FormulaView::findTinted() {
   using Relation = Selection::Relation;
   m_tinted.clear();
-  // Of a place in a function what was written out from there, where anything was.
-  const auto isInBody = [this](const protocol::FormulaNode& node) {
-    return !m_selection->body().empty() && m_selection->relationOfPlaces(node.bodies) == Relation::Exact;
+  // Of a place in a function what was written out from there; the name that a statement makes stands for all of it.
+  const auto& spans = m_selection->spans();
+  const auto isNameOf = [&](std::uint32_t statement, std::uint32_t name) {
+    if (statement >= spans.size() || name >= spans.size()) return false;
+    const protocol::SourceSpan &s = spans[statement], &n = spans[name];
+    return s.source == n.source && s.begin == n.begin && s.end >= n.end;
   };
-  bool inBody = false;
+  const auto isInBody = [&](const protocol::FormulaNode& node) {
+    return m_selection->relationOfPlaces(node.bodies) == Relation::Exact ||
+           std::ranges::any_of(m_selection->body(), [&](std::uint32_t name) {
+             return std::ranges::any_of(node.bodies, [&](std::uint32_t o) { return isNameOf(o, name); });
+           });
+  };
   for (const auto& formula : m_formulas) {
     const std::size_t n = formula.nodes.size();
     std::vector<bool> exact(n, false), own(n, false), left(n, false);
@@ -92,7 +100,6 @@ void FormulaView::findTinted() {
       any = any || own[i];
     }
     m_tinted.push_back(any ? std::move(own) : std::move(exact));
-    inBody = inBody || std::ranges::any_of(formula.nodes, isInBody);
   }
   leaveOtherResults();
   // A derivative has a name of its own, whatever its places are.
@@ -100,7 +107,7 @@ void FormulaView::findTinted() {
     for (std::uint32_t i = 0; i < m_formulas[f].nodes.size(); ++i)
       if (const std::string name = derivativeAt(m_formulas[f], i); !name.empty())
         m_tinted[f][i] = m_tinted[f][i] || m_selection->isCalled(name);
-  for (std::size_t f = 0; f < m_formulas.size() && inBody; ++f)
+  for (std::size_t f = 0; f < m_formulas.size() && !m_selection->body().empty(); ++f)
     for (std::size_t i = 0; i < m_formulas[f].nodes.size(); ++i) m_tinted[f][i] = isInBody(m_formulas[f].nodes[i]);
   update();
 }
@@ -255,6 +262,22 @@ protocol::Origins FormulaView::originsWithin(std::size_t formula, std::uint32_t 
   return all;
 }
 
+// What a click there chooses. Of what is written in a function the place there: the call is of all that the function makes. What is read
+// there is handed over by the call.
+protocol::Origins FormulaView::chosenBy(std::size_t formula, std::uint32_t node) const {
+  using Kind = protocol::FormulaKind;
+  const auto& part = m_formulas[formula].nodes[node];
+  if (part.bodies.empty()) return originsWithin(formula, node);
+  if (part.kind != Kind::Subscript && part.kind != Kind::Name) return {part.bodies.front()};
+  std::set<std::uint32_t> calls;
+  for (const auto& f : m_formulas)
+    for (const auto& n : f.nodes)
+      if (!n.bodies.empty() && n.kind != Kind::Subscript && n.kind != Kind::Name) calls.insert(n.origins.begin(), n.origins.end());
+  protocol::Origins handed = originsWithin(formula, node);
+  std::erase_if(handed, [&](std::uint32_t o) { return calls.contains(o); });
+  return handed.empty() ? protocol::Origins{part.bodies.front()} : handed;
+}
+
 // The left side, the sign of equality and what is summed outermost stand for the operator that the formula writes out.
 bool FormulaView::isOperator(std::size_t formula, std::uint32_t node) const {
   const auto& nodes = m_formulas[formula].nodes;
@@ -278,7 +301,7 @@ void FormulaView::mousePressEvent(QMouseEvent* event) {
   const std::string derivative = derivativeAt(m_formulas[part->first], part->second);
   if (isOperator(part->first, part->second)) m_selection->select({}, {m_formulas[part->first].name});
   else if (!derivative.empty()) m_selection->select({}, {derivative});
-  else m_selection->select(originsWithin(part->first, part->second));
+  else m_selection->select(chosenBy(part->first, part->second));
 }
 
 void FormulaView::mouseMoveEvent(QMouseEvent* event) {

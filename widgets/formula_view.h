@@ -39,6 +39,7 @@ class FormulaView : public QWidget {
  private:
   bool isOperator(std::size_t formula, std::uint32_t node) const;
   protocol::Origins originsWithin(std::size_t formula, std::uint32_t node) const;
+  protocol::Origins chosenBy(std::size_t formula, std::uint32_t node) const;
   void layOut();
   void findTinted();
   void leaveOtherResults();

@@ -173,9 +173,9 @@ void setAxis(QCPAxis* axis, const AxisRange& wish, TickText text) {
     const double room = std::max(1.02, std::pow(high / low, wish.room));
     axis->setRange(low / room, high * room);
   } else {
-    // Closer than a millionth are the last digits of one value: labels of a finer step would not fit beside the axis.
-    const double room =
-        high > low ? std::max((high - low) * wish.room, std::abs(high) * 1e-6) : std::max(std::abs(high) * 0.1, 1e-9);
+    // Values that are nearly equal make a flat line: labels of a finer step would not fit beside the axis, least of all with a power of ten.
+    const double size = std::abs(high), flat = size * (size < 1e-4 ? 2e-2 : 1e-4);
+    const double room = high > low ? std::max((high - low) * wish.room, flat) : std::max(size * 0.1, 1e-9);
     axis->setRange(wish.positive ? std::max(0.0, low - room) : low - room, high + room);
   }
 }

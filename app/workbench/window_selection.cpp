@@ -581,6 +581,16 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
         }))
       leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(kernelName(group.name, 28)),
                        QString::fromStdString(group.id), QStringLiteral("group:") + QString::fromStdString(group.id)});
+  // A kernel that makes it for one call may hold what another call makes of the same place: of a kernel whose operators are nodes of the
+  // plan each is asked for itself.
+  std::map<std::string, bool> parts;
+  if (const auto* plan = token ? nullptr : m_explain->graph()->plan())
+    for (const auto& node : plan->nodes) parts.emplace(node.id, isPart(node.origins, node.places));
+  const auto holdsPart = [&](const protocol::SubgraphInfo& s) {
+    const auto isKnown = [&](const std::string& op) { return parts.contains(op); };
+    if (s.operators.empty() || !std::ranges::all_of(s.operators, isKnown)) return isPart(s.origins, s.places);
+    return std::ranges::any_of(s.operators, [&](const std::string& op) { return parts.at(op); });
+  };
   std::size_t kernels = 0;
   static const std::vector<protocol::SubgraphInfo> kNone;  // of a device that interprets
   const auto& subgraphs = m_tune->interprets() ? kNone : m_tab->workspace->subgraphs().subgraphs;
@@ -592,7 +602,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     const bool own = isSelectedPart(subgraphs, s, probe, token) &&
                      (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
     const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
-    const bool from = !(token && operators) && isPart(s.origins, s.places);
+    const bool from = !(token && operators) && holdsPart(s);
     if (!own && !around && !from) continue;
     if (++kernels > kMostKernels && !own) continue;
     const QString id = QString::fromStdString(s.id);

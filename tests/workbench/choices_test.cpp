@@ -342,6 +342,74 @@ TEST_F(Choices, ResultsThatReadTheSameAreToldApart) {
   EXPECT_GT(copies, 0);
 }
 
+// A statement of a function that a gradient has nothing of lights up nothing in its formula, in whichever cell; nor does a kernel that has it
+// of another call belong to a result that no kernel of the step computes.
+TEST_F(Choices, WhatTheOtherCallMakesIsNotOfThisOne) {
+  openChecked(
+      "# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 0.3)\nparam V[N, N] = normal(0, 0.3)\n"
+      "def pair(x, w) -> S, Q {\n  M[i, j] = sum[k] x[i, k] * w[k, j]\n  S[i, j] = tanh(M[i, j])\n  Q[i, j] = M[i, j] * M[i, j] }\n"
+      "def outer(x, w) -> R {\n  a, b = pair(x, w)\n  R[i, j] = a[i, j] + 0.5 * b[i, j] }\n"
+      "# %%\nP1, P2 = pair(X, W)\nO = outer(X, V)\nshow P2\n"
+      "# %%\nloss L1 = mean[i, j] (P1[i, j] * O[i, j] - 1)^2\nloss L2 = mean[i, j] (P2[i, j] - 1)^2\nshow d(L1)/d(W)\n"
+      "# %%\ntrain L1 { optimizer = sgd(lr=0.01); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
+  window->showPage(MainWindow::Page::Author);
+  ASSERT_TRUE(wait([&] {
+    return cell(1)->formulaView() && !cell(1)->formulaView()->formulas().empty() && cell(2)->formulaView() &&
+           !cell(2)->formulaView()->formulas().empty();
+  }));
+  const auto tinted = [&](int of) {
+    const FormulaView* view = cell(of)->formulaView();
+    int count = 0;
+    for (std::size_t f = 0; f < view->formulas().size(); ++f)
+      for (std::size_t i = 0; i < view->formulas()[f].nodes.size(); ++i) count += view->tinted(f, i) ? 1 : 0;
+    return count;
+  };
+  const std::string text = document().text();
+  const auto& selection = window->workspace().selection();
+  for (const char* place : {"Q[i, j] = M", "= M[i, j] * M", "* M[i, j] }"}) {
+    SCOPED_TRACE(place);
+    window->notebook()->scrollToByte(text.find(place), true);
+    ASSERT_TRUE(wait([&] { return selection.body().size() == 1 && selection.isCalled("P2"); }));
+    EXPECT_GT(tinted(1), 0) << "P2 is made there";
+    EXPECT_EQ(tinted(2), 0) << "the gradient by W is of P1";
+  }
+  // A factor of the gradient that the call hands over is what stands there.
+  FormulaView* gradient = cell(2)->formulaView();
+  const auto& formula = gradient->formulas().back();
+  const auto factor = std::ranges::find_if(formula.nodes, [&](const auto& n) {
+    return n.kind == protocol::FormulaKind::Subscript && formula.nodes[n.children.front()].text == "X";
+  });
+  ASSERT_NE(factor, formula.nodes.end());
+  const auto wanted = static_cast<std::uint32_t>(factor - formula.nodes.begin());
+  std::optional<QPoint> at;
+  for (int y = 0; y < gradient->height() && !at; y += 2)
+    for (int x = 0; x < gradient->width() && !at; x += 2)
+      if (const auto part = gradient->partAt(QPointF(x, y)); part && part->first + 1 == gradient->formulas().size() &&
+                                                             (part->second == wanted || part->second == factor->children.front()))
+        at = QPoint(x, y);
+  ASSERT_TRUE(at);
+  QTest::mouseClick(gradient, Qt::LeftButton, {}, *at);
+  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "X"; }));
+  for (const auto& span : selection.selectedSpans())
+    EXPECT_EQ(text.substr(span.begin, span.end - span.begin), "X") << "not the call";
+  EXPECT_FALSE(selection.isCalled("P2"));
+  // No kernel of the step is of P2, though one holds P1 of its call and `Q` of the other.
+  Q_EMIT window->outline()->tensorChosen(QStringLiteral("P2"));
+  ASSERT_TRUE(
+      wait([&] { return window->inspector()->tensor() == "P2" && window->inspector()->findChild<QToolButton*>("node:P2"); }));
+  for (const QToolButton* lead : window->inspector()->findChildren<QToolButton*>())
+    if (lead->isVisible()) { EXPECT_FALSE(lead->objectName().startsWith("kernel:")) << lead->text().toStdString(); }
+  Q_EMIT window->outline()->tensorChosen(QStringLiteral("P1"));
+  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "P1"; }));
+  EXPECT_TRUE(wait([&] {
+    return std::ranges::any_of(window->inspector()->findChildren<QToolButton*>(), [](const QToolButton* lead) {
+      return lead->isVisible() && lead->objectName().startsWith("kernel:");
+    });
+  }));
+}
+
 // What is computed again in another kernel is in that one, too.
 TEST_F(Choices, RowsOfTuneHoldWhatComputesTheChosenTensorAgain) {
   openChecked(kCalledTwice);
