@@ -118,12 +118,14 @@ void FormulaView::leaveOtherResults() {
   const auto isCalled = [this](const protocol::Formula& formula) { return m_selection->isCalled(formula.name); };
   Selection bodies;
   bodies.setSpans(m_selection->spans());
-  protocol::Origins places;
+  protocol::Origins places = m_selection->written();
+  const bool known = !places.empty();
   std::set<protocol::Origins> statements;
   for (const auto& formula : m_formulas) {
     if (!isCalled(formula) || formula.nodes.empty()) continue;
     statements.insert(formula.nodes.back().origins);
-    for (const auto& node : formula.nodes) places.insert(places.end(), node.bodies.begin(), node.bodies.end());
+    for (const auto& node : formula.nodes)
+      if (!known) places.insert(places.end(), node.bodies.begin(), node.bodies.end());
   }
   if (places.empty()) return;
   bodies.select(places);

@@ -85,11 +85,8 @@ std::unique_ptr<Selection> KernelView::selectionOf(const protocol::Origins& plac
 }
 
 std::unique_ptr<Selection> KernelView::calledInBody() const {
-  protocol::Origins bodies;
-  if (m_bodiesOf && !m_selection->byPlace())
-    for (const std::string& tensor : m_selection->tensors())
-      std::ranges::copy(m_bodiesOf(tensor, true), std::back_inserter(bodies));
-  return bodies.empty() ? nullptr : selectionOf(bodies);
+  const protocol::Origins& written = m_selection->written();
+  return m_selection->byPlace() || written.empty() ? nullptr : selectionOf(written);
 }
 
 // An operator that a call makes has the place of the call alone, as all that it makes has.
@@ -97,7 +94,7 @@ protocol::Origins KernelView::bodiesOfBlock(int block) const {
   const QString line = m_expression->document()->findBlockByNumber(block).text();
   QString name = line.section(QLatin1Char('['), 0, 0).section(QStringLiteral(" ="), 0, 0).trimmed().remove(QLatin1Char('`'));
   if (name.startsWith(QLatin1Char('@'))) name = name.section(QLatin1Char(' '), 1);  // its phase
-  return m_bodiesOf && !name.isEmpty() ? m_bodiesOf(name.toStdString(), false) : protocol::Origins();
+  return m_bodiesOf && !name.isEmpty() ? m_bodiesOf(name.toStdString()) : protocol::Origins();
 }
 
 std::unique_ptr<Selection> KernelView::selectedInBody() const {

@@ -51,10 +51,8 @@ class KernelView : public QWidget {
   // Whether a span is the word of a call: it has the places of all that the function makes.
   void setIsCall(std::function<bool(std::uint32_t)> is) { m_isCall = std::move(is); }
   // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
-  // The places in functions that a tensor was written out from; `made`: without those where it reads alone.
-  void setBodiesOf(std::function<protocol::Origins(const std::string& tensor, bool made)> bodies) {
-    m_bodiesOf = std::move(bodies);
-  }
+  // The places in functions that a tensor was written out from.
+  void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
   // The source text of a span, for the tags; without it they have none.
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
@@ -129,7 +127,7 @@ class KernelView : public QWidget {
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
   std::function<bool(std::uint32_t)> m_inBody;
   std::function<bool(std::uint32_t)> m_isCall;
-  std::function<protocol::Origins(const std::string&, bool)> m_bodiesOf;
+  std::function<protocol::Origins(const std::string&)> m_bodiesOf;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;
   TabRow* m_languages;

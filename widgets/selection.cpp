@@ -10,7 +10,7 @@ using protocol::SourceSpan;
 
 void Selection::setSpans(std::vector<SourceSpan> spans) {
   const std::vector<SourceSpan> before = std::exchange(m_spans, std::move(spans));
-  for (protocol::Origins* places : {&m_selected, &m_body}) {
+  for (protocol::Origins* places : {&m_selected, &m_body, &m_written}) {
     protocol::Origins kept;
     for (const auto id : *places) {
       if (id >= before.size()) continue;
@@ -29,6 +29,7 @@ void Selection::select(const protocol::Origins& origins, std::vector<std::string
   m_selected = origins;
   m_tensors = std::move(tensors);
   m_body.clear();
+  m_written.clear();
   m_reads.clear();
   ++m_choices;
   relate();
@@ -54,6 +55,12 @@ void Selection::callIn(protocol::Origins body, std::vector<std::string> tensors,
   m_body = std::move(body);
   m_tensors = std::move(tensors);
   relate();
+  Q_EMIT changed();
+}
+
+void Selection::write(protocol::Origins places) {
+  if (places == m_written) return;
+  m_written = std::move(places);
   Q_EMIT changed();
 }
 

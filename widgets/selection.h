@@ -35,6 +35,9 @@ class Selection : public QObject {
   // is not chosen whole, views go by the place. The chosen place first; behind the name of a function all places of its body.
   void callIn(protocol::Origins body, std::vector<std::string> tensors, bool reads);
   const protocol::Origins& body() const { return m_body; }
+  // Where in functions of the notebook what is chosen by its names is made, of the same choice: all else that their calls make is not meant.
+  void write(protocol::Origins places);
+  const protocol::Origins& written() const { return m_written; }
   bool readsThere() const { return m_readsThere; }
   bool byPlace() const { return m_tensors.empty() || !m_body.empty(); }
   // Of the chosen places, those in a body alone where there are any.
@@ -69,7 +72,7 @@ class Selection : public QObject {
   protocol::Origins m_selected;
   std::vector<std::string> m_tensors;
   std::string m_reads;
-  protocol::Origins m_body;
+  protocol::Origins m_body, m_written;
   bool m_readsThere = false;
   std::vector<Relation> m_relation, m_ofBody;  // by span id
   std::uint64_t m_choices = 0;

@@ -408,6 +408,7 @@ void MainWindow::inspectSelection() {
     if (auto all = withParts(selection.tensors()); all != selection.tensors()) return m_selection.call(std::move(all));
     const auto places = placesOfSelection();
     if (!places.empty()) m_selection.place(places);
+    if (!m_selection.byPlace()) m_selection.write(writtenOf(m_selection.tensors()));
     revealSelection();
     // One of several that somebody went to stays.
     if (!m_selection.body().empty() && m_amongChoice == m_selection.choices() && tensorNamed(m_tab->inspected.toStdString()))
@@ -491,11 +492,18 @@ protocol::Origins MainWindow::inBodies(const protocol::Origins& places) const {
   return bodies;
 }
 
-// Of these, those where something is made: what is handed over, a parameter, belongs to all that read it.
-protocol::Origins MainWindow::madeInBodies(const protocol::Origins& places) const {
-  protocol::Origins made = inBodies(places);
-  std::erase_if(made, [this](std::uint32_t place) { return expansionAt(place)->calls.empty(); });
-  return made;
+// Where in functions of the notebook they are made. What is handed over, a parameter, belongs to all that read it.
+protocol::Origins MainWindow::writtenOf(const std::vector<std::string>& tensors) const {
+  const GraphView* view = m_explain->graph();
+  const auto& graph = view->plan() && view->plan()->revision == view->graph().revision ? *view->plan() : view->graph();
+  protocol::Origins written;
+  if (graph.revision != m_tab->workspace->analysis().revision) return written;
+  const auto isOne = [&](const std::string& name) { return std::ranges::find(tensors, name) != tensors.end(); };
+  for (const auto& node : graph.nodes)
+    if (isOne(node.id) || std::ranges::any_of(node.merged, [&](const auto& m) { return isOne(m.name); }))
+      for (const auto place : inBodies(node.places))
+        if (!expansionAt(place)->calls.empty() && std::ranges::find(written, place) == written.end()) written.push_back(place);
+  return written;
 }
 
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
@@ -518,10 +526,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   // A call has the places of all that its function makes: what is made there is told apart by where it is written.
   Selection written;
   written.setSpans(probe.spans());
-  protocol::Origins bodies;
-  for (const auto& node : graph.nodes)
-    if (!token && std::ranges::find(tensors, node.id) != tensors.end())
-      std::ranges::copy(madeInBodies(node.places), std::back_inserter(bodies));
+  const protocol::Origins bodies = token ? protocol::Origins() : writtenOf(tensors);
   written.select(bodies);
   const auto isPart = [&](const protocol::Origins& origins, const protocol::Origins& places) {
     if (!related(origins)) return false;

@@ -247,6 +247,7 @@ void MainWindow::connectTab(Tab* tab) {
     // The graph knows where a node comes from.
     if (!m_selection.tensors().empty()) m_selection.call(withParts(m_selection.tensors()));
     if (const auto places = placesOfSelection(); !places.empty()) m_selection.place(places);
+    if (!m_selection.byPlace()) m_selection.write(writtenOf(m_selection.tensors()));
     showLed();
     refreshLeads();
   });
@@ -749,12 +750,11 @@ void MainWindow::connectViews() {
     return std::ranges::any_of(workspace().analysis().expansions,
                                [&](const auto& e) { return std::ranges::find(e.calls, span) != e.calls.end(); });
   });
-  m_tune->kernel()->setBodiesOf([this](const std::string& tensor, bool made) {
+  m_tune->kernel()->setBodiesOf([this](const std::string& tensor) {
     const auto* plan = m_explain->graph()->plan();
     if (!plan || plan->revision != workspace().document().revision()) return protocol::Origins();
     const auto found = std::ranges::find_if(plan->nodes, [&](const auto& node) { return node.id == tensor; });
-    if (found == plan->nodes.end()) return protocol::Origins();
-    return made ? madeInBodies(found->places) : inBodies(found->places);
+    return found == plan->nodes.end() ? protocol::Origins() : inBodies(found->places);
   });
   m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
     const std::string& text = workspace().document().text();

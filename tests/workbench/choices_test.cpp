@@ -350,7 +350,8 @@ TEST_F(Choices, WhatTheOtherCallMakesIsNotOfThisOne) {
       "def pair(x, w) -> S, Q {\n  M[i, j] = sum[k] x[i, k] * w[k, j]\n  S[i, j] = tanh(M[i, j])\n  Q[i, j] = M[i, j] * M[i, j] }\n"
       "def outer(x, w) -> R {\n  a, b = pair(x, w)\n  R[i, j] = a[i, j] + 0.5 * b[i, j] }\n"
       "# %%\nP1, P2 = pair(X, W)\nO = outer(X, V)\nshow P2\n"
-      "# %%\nloss L1 = mean[i, j] (P1[i, j] * O[i, j] - 1)^2\nloss L2 = mean[i, j] (P2[i, j] - 1)^2\nshow d(L1)/d(W)\n"
+      "# %%\nE1[i, j] = exp(P1[i, j] - O[i, j])\nloss L1 = mean[i, j] (P1[i, j] + E1[i, j] - 1)^2\n"
+      "loss L2 = mean[i, j] (P2[i, j] - O[i, j])^2\nshow d(L1)/d(W)\n"
       "# %%\ntrain L1 { optimizer = sgd(lr=0.01); steps = 3 }\n");
   window->showPage(MainWindow::Page::Explain);
   ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
@@ -401,6 +402,8 @@ TEST_F(Choices, WhatTheOtherCallMakesIsNotOfThisOne) {
       wait([&] { return window->inspector()->tensor() == "P2" && window->inspector()->findChild<QToolButton*>("node:P2"); }));
   for (const QToolButton* lead : window->inspector()->findChildren<QToolButton*>())
     if (lead->isVisible()) { EXPECT_FALSE(lead->objectName().startsWith("kernel:")) << lead->text().toStdString(); }
+  EXPECT_GT(tinted(1), 0);
+  EXPECT_EQ(tinted(2), 0);
   Q_EMIT window->outline()->tensorChosen(QStringLiteral("P1"));
   ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "P1"; }));
   EXPECT_TRUE(wait([&] {
