@@ -70,11 +70,12 @@ void FormulaView::findTinted() {
     const protocol::SourceSpan &s = spans[statement], &n = spans[name];
     return s.source == n.source && s.begin == n.begin && s.end >= n.end;
   };
-  const auto isInBody = [&](const protocol::FormulaNode& node) {
-    return m_selection->relationOfPlaces(node.bodies) == Relation::Exact ||
-           std::ranges::any_of(m_selection->body(), [&](std::uint32_t name) {
-             return std::ranges::any_of(node.bodies, [&](std::uint32_t o) { return isNameOf(o, name); });
-           });
+  const auto isInBody = [&](const protocol::Formula& formula, const protocol::FormulaNode& node) {
+    const auto isOfName = [&](std::uint32_t name) {
+      return std::ranges::any_of(node.bodies, [&](std::uint32_t o) { return isNameOf(o, name); });
+    };
+    if (m_selection->relationOfPlaces(node.bodies) == Relation::Exact) return true;
+    return m_selection->isCalled(formula.name) && std::ranges::any_of(m_selection->body(), isOfName);
   };
   for (const auto& formula : m_formulas) {
     const std::size_t n = formula.nodes.size();
@@ -108,7 +109,7 @@ void FormulaView::findTinted() {
       if (const std::string name = derivativeAt(m_formulas[f], i); !name.empty())
         m_tinted[f][i] = m_tinted[f][i] || m_selection->isCalled(name);
   for (std::size_t f = 0; f < m_formulas.size() && !m_selection->body().empty(); ++f)
-    for (std::size_t i = 0; i < m_formulas[f].nodes.size(); ++i) m_tinted[f][i] = isInBody(m_formulas[f].nodes[i]);
+    for (std::size_t i = 0; i < m_formulas[f].nodes.size(); ++i) m_tinted[f][i] = isInBody(m_formulas[f], m_formulas[f].nodes[i]);
   update();
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "widgets/kernel_view.h"
@@ -37,28 +38,31 @@ bool KernelView::holds(std::uint32_t outer, std::uint32_t inner) const {
   return a.source == b.source && a.begin <= b.begin && a.end >= b.end && a.end - a.begin > b.end - b.begin;
 }
 
-// Its tokens; of a line that was written out from a statement of a function that statement, whose calls are all that the function makes.
-protocol::Origins KernelView::chosenByLine(const protocol::Origins& origins) const {
+// Its tokens; of a line that was written out from a statement of a function that statement, whose calls are all that the function makes,
+// else the largest part of one.
+protocol::Origins KernelView::chosenByLine(const protocol::Origins& line) const {
   const auto& spans = m_selection->spans();
+  const protocol::Origins origins = ownOf(line);
   const auto isCall = [this](std::uint32_t o) { return m_isCall && m_isCall(o); };
-  const auto isStatement = [&](std::uint32_t o) {
+  const auto isWritten = [&](std::uint32_t o) {
     if (!isInBody(o) || isCall(o)) return false;
     const bool holdsCall = std::ranges::any_of(origins, [&](std::uint32_t k) { return isCall(k) && holds(o, k); });
-    const bool isHeld = std::ranges::any_of(origins, [&](std::uint32_t k) { return isInBody(k) && holds(k, o); });
-    return !holdsCall && !isHeld && m_spanText && m_spanText(spans[o]).contains(QLatin1Char('='));
+    return !holdsCall && std::ranges::none_of(origins, [&](std::uint32_t k) { return isInBody(k) && holds(k, o); });
   };
-  const auto outside = [&] {
-    protocol::Origins tokens;
-    for (const std::uint32_t o : origins)
-      if (!isInBody(o) && !isCall(o)) tokens.push_back(o);
-    return m_selection->innermost(ownOf(tokens));
+  const auto rank = [&](std::uint32_t o) {
+    const bool statement = m_spanText && m_spanText(spans[o]).contains(QLatin1Char('='));
+    return std::pair(statement, spans[o].end - spans[o].begin);
   };
-  const auto statement = std::ranges::find_if(origins, isStatement);
-  if (statement != origins.end()) return {*statement};
-  if (const protocol::Origins tokens = outside(); !tokens.empty()) return tokens;
+  std::optional<std::uint32_t> written;
+  for (const std::uint32_t o : origins)
+    if (o < spans.size() && isWritten(o) && (!written || rank(o) > rank(*written))) written = o;
+  if (written) return {*written};
+  protocol::Origins tokens = origins;
+  std::erase_if(tokens, [&](std::uint32_t o) { return isInBody(o) || isCall(o); });
+  if (!tokens.empty()) return m_selection->innermost(tokens);
   protocol::Origins calls = origins;
   std::erase_if(calls, [this](std::uint32_t o) { return isInBody(o); });
-  return m_selection->innermost(ownOf(calls));
+  return m_selection->innermost(calls);
 }
 
 protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
@@ -89,12 +93,17 @@ std::unique_ptr<Selection> KernelView::calledInBody() const {
   return m_selection->byPlace() || written.empty() ? nullptr : selectionOf(written);
 }
 
-// An operator that a call makes has the place of the call alone, as all that it makes has.
-protocol::Origins KernelView::bodiesOfBlock(int block) const {
+std::string KernelView::tensorOfBlock(int block) const {
   const QString line = m_expression->document()->findBlockByNumber(block).text();
   QString name = line.section(QLatin1Char('['), 0, 0).section(QStringLiteral(" ="), 0, 0).trimmed().remove(QLatin1Char('`'));
   if (name.startsWith(QLatin1Char('@'))) name = name.section(QLatin1Char(' '), 1);  // its phase
-  return m_bodiesOf && !name.isEmpty() ? m_bodiesOf(name.toStdString()) : protocol::Origins();
+  return name.toStdString();
+}
+
+// An operator that a call makes has the place of the call alone, as all that it makes has.
+protocol::Origins KernelView::bodiesOfBlock(int block) const {
+  const std::string tensor = tensorOfBlock(block);
+  return m_bodiesOf && !tensor.empty() ? m_bodiesOf(tensor) : protocol::Origins();
 }
 
 std::unique_ptr<Selection> KernelView::selectedInBody() const {

@@ -587,10 +587,16 @@ void KernelView::tint() {
     return written ? std::min(whole, called->relation(origins)) : whole;
   };
   const auto ofBlock = [&](std::size_t block) {
-    const protocol::Origins bodies = inBody || called ? bodiesOfBlock(static_cast<int>(block)) : protocol::Origins();
-    if (bodies.empty() || !absent.isEmpty()) return relation(m_kernel.expressionOrigins[block]);
-    return inBody ? inBody->relation(bodies)
-                  : std::min(selected->relation(m_kernel.expressionOrigins[block]), called->relation(bodies));
+    const protocol::Origins& origins = m_kernel.expressionOrigins[block];
+    const std::string tensor = tensorOfBlock(static_cast<int>(block));
+    if (!absent.isEmpty() || tensor.empty()) return relation(origins);
+    if (called) {
+      const protocol::Origins bodies = bodiesOfBlock(static_cast<int>(block));
+      return bodies.empty() ? relation(origins) : std::min(selected->relation(origins), called->relation(bodies));
+    }
+    const protocol::Origins places = m_placesOf && m_selection->byPlace() ? m_placesOf(tensor) : protocol::Origins();
+    if (inBody) return places.empty() ? relation(origins) : inBody->relation(places);
+    return std::max(relation(origins), selected->relation(places));
   };
   const Palette& c = m_theme->colors();
   QList<QTextEdit::ExtraSelection> marks = highlighted(*m_expression, c);
@@ -643,8 +649,8 @@ void KernelView::tint() {
   }
   m_expression->setExtraSelections(marks);
   showTags();
-  const bool around = std::any_of(m_kernel.expressionOrigins.begin(), m_kernel.expressionOrigins.end(),
-                                  [&](const auto& origins) { return relation(origins) != Selection::Relation::None; });
+  bool around = false;
+  for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) around = around || ofBlock(i) != Selection::Relation::None;
   QString words;
   if (m_compared) {
     const auto [removed, added] = difference();

@@ -51,8 +51,9 @@ class KernelView : public QWidget {
   // Whether a span is the word of a call: it has the places of all that the function makes.
   void setIsCall(std::function<bool(std::uint32_t)> is) { m_isCall = std::move(is); }
   // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
-  // The places in functions that a tensor was written out from.
   void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
+  // All places that it comes from, as those of its node.
+  void setPlacesOf(std::function<protocol::Origins(const std::string&)> places) { m_placesOf = std::move(places); }
   // The source text of a span, for the tags; without it they have none.
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
@@ -106,6 +107,7 @@ class KernelView : public QWidget {
   std::unique_ptr<Selection> selectedInBody() const;  // null: none
   // The places in bodies where what was chosen by its name is written: its call has those of all that the function makes. Null: none.
   std::unique_ptr<Selection> calledInBody() const;
+  std::string tensorOfBlock(int block) const;        // empty: of no line
   protocol::Origins bodiesOfBlock(int block) const;  // of the operator that a line of the expression is
   protocol::Origins chosenByLine(const protocol::Origins& origins) const;
   std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
@@ -127,7 +129,7 @@ class KernelView : public QWidget {
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
   std::function<bool(std::uint32_t)> m_inBody;
   std::function<bool(std::uint32_t)> m_isCall;
-  std::function<protocol::Origins(const std::string&)> m_bodiesOf;
+  std::function<protocol::Origins(const std::string&)> m_bodiesOf, m_placesOf;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;
   TabRow* m_languages;

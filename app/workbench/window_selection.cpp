@@ -529,7 +529,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   const protocol::Origins bodies = token ? protocol::Origins() : writtenOf(tensors);
   written.select(bodies);
   const auto isPart = [&](const protocol::Origins& origins, const protocol::Origins& places) {
-    if (!related(origins)) return false;
+    if (!related(origins) && !related(places)) return false;
     const protocol::Origins there = bodies.empty() ? bodies : inBodies(places);
     return there.empty() || written.relation(there) == Selection::Relation::Exact;
   };
@@ -544,6 +544,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
                        [&](const auto& e) { return e.carried && e.from == id && e.to == tensor; });
   };
   std::vector<std::string> ids;
+  std::set<std::string> made;  // of these, what is no tensor that is only read there
   std::set<std::string> gradients;
   std::size_t more = 0;
   std::string next;  // the first that has no row
@@ -554,6 +555,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     const bool chosen = whole && std::find(tensors.begin(), tensors.end(), node.id) != tensors.end();
     if (!chosen && !led[i] && !updates(node.id) && !ofUpdate) continue;
     ids.push_back(node.id);
+    if (!token || node.id != reads || probe.relation(node.places) != Selection::Relation::None) made.insert(node.id);
     const auto leadTo = [&](const std::string& made) {
       if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(made))); t && t->derivative && t->name != tensor)
         gradients.insert(t->name);
@@ -601,13 +603,14 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   const auto& subgraphs = m_tune->interprets() ? kNone : m_tab->workspace->subgraphs().subgraphs;
   for (const auto& s : subgraphs) {
     const auto chosen = [&](const std::string& op) {
-      return (!inBody && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) ||
-             std::find(ids.begin(), ids.end(), op) != ids.end();
+      return (!token && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) || made.contains(op);
     };
     const bool own = isSelectedPart(subgraphs, s, probe, token) &&
                      (chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen));
     const bool around = token && ids.empty() && probe.relation(s.origins) == Selection::Relation::Around;
-    const bool from = !(token && operators) && holdsPart(s);
+    // A kernel of two loops is told of one of them.
+    const bool inLoop = token && !s.loop.empty() && probe.relation(s.places) == Selection::Relation::Exact;
+    const bool from = inLoop || (!(token && operators) && holdsPart(s));
     if (!own && !around && !from) continue;
     if (++kernels > kMostKernels && !own) continue;
     const QString id = QString::fromStdString(s.id);
@@ -620,11 +623,11 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     leads.push_back({QStringLiteral("code"), tr("Machine code"), lines > 0 ? counted(lines, tr("line"), tr("lines")) : QString(),
                      QStringLiteral("code:") + id});
   }
-  const auto made = std::find(ids.begin(), ids.end(), tensor);
+  const auto found = std::find(ids.begin(), ids.end(), tensor);
   const bool several =
       std::ranges::count_if(m_tab->workspace->analysis().cells, [](const auto& c) { return c.train.has_value(); }) > 1;
   const auto& ops = graph.nodes;
-  if (kernels == 0 && made != ids.end() && !subgraphs.empty() && std::any_of(ops.begin(), ops.end(), [&](const auto& node) {
+  if (kernels == 0 && found != ids.end() && !subgraphs.empty() && std::any_of(ops.begin(), ops.end(), [&](const auto& node) {
         return node.id == tensor && node.kind == protocol::NodeKind::Operator;
       }))
     leads.push_back({QStringLiteral("stale"), several ? tr("No kernel in this step") : tr("No kernel in training"),

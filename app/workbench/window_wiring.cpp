@@ -745,17 +745,19 @@ void MainWindow::connectViews() {
           [pin](const std::string& tensor, const protocol::JsonText& schedule) { pin(tensor, schedule.text); });
   connect(m_tune, &TuneView::unpinRequested, this, [pin](const std::string& tensor) { pin(tensor, std::nullopt); });
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
-  m_tune->kernel()->setInBody([this](std::uint32_t span) { return expansionAt(span) != nullptr; });
+  m_tune->kernel()->setInBody([this](std::uint32_t span) { return expansionAround({span}) != nullptr; });
   m_tune->kernel()->setIsCall([this](std::uint32_t span) {
     return std::ranges::any_of(workspace().analysis().expansions,
                                [&](const auto& e) { return std::ranges::find(e.calls, span) != e.calls.end(); });
   });
-  m_tune->kernel()->setBodiesOf([this](const std::string& tensor) {
+  const auto placesOf = [this](const std::string& tensor) {
     const auto* plan = m_explain->graph()->plan();
     if (!plan || plan->revision != workspace().document().revision()) return protocol::Origins();
     const auto found = std::ranges::find_if(plan->nodes, [&](const auto& node) { return node.id == tensor; });
-    return found == plan->nodes.end() ? protocol::Origins() : inBodies(found->places);
-  });
+    return found == plan->nodes.end() ? protocol::Origins() : found->places;
+  };
+  m_tune->kernel()->setPlacesOf(placesOf);
+  m_tune->kernel()->setBodiesOf([this, placesOf](const std::string& tensor) { return inBodies(placesOf(tensor)); });
   m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
     const std::string& text = workspace().document().text();
     if (!span.source.empty() || !workspace().analysisIsCurrent() || span.end > text.size() || span.begin >= span.end)

@@ -215,11 +215,21 @@ class Expansions : Around {
     return program[found == made.end() ? made.front() : *found].name;
   }
 
+  std::string madeAs(const Program& program, TensorId tensor) const {
+    std::string made = shown(tensor);
+    return made.empty() ? madeByLoop(program[tensor].name) : made;  // of a step alone
+  }
+
   void place(const Program& program) {
-    for (const Operator& op : program.operators) {
-      if (op.kind == OperatorKind::Loop || !op.output.valid()) continue;
-      std::string made = shown(op.output);
-      if (made.empty()) made = madeByLoop(program[op.output].name);  // of a step alone
+    for (std::size_t i = 0; i < program.operators.size(); ++i) {
+      const Operator& op = program.operators[i];
+      if (op.kind == OperatorKind::Loop) {
+        for (const TensorId t : writesOf(program, OperatorId(i)))
+          if (const std::string made = t.valid() ? madeAs(program, t) : std::string(); !made.empty())
+            add(program, op.origin, made, true);
+        continue;
+      }
+      const std::string made = op.output.valid() ? madeAs(program, op.output) : std::string();
       if (made.empty()) continue;
       add(program, op.origin, made, true);
       add(program, program[op.output].origin, made, true);
