@@ -70,7 +70,12 @@ bool isRelated(const Selection& selection, const FusionDecisionInfo& d, const Ex
   if (named && !called.empty())
     return copied || called.contains(d.producer) || called.contains(d.consumer) || called.contains(d.producerNode) ||
            called.contains(d.consumerNode);
-  const Relation producer = selection.relation(d.origins), consumer = selection.relation(d.consumerOrigins);
+  // A node that the place does not lead to is no part of it, whatever it shares origins with; inside a loop there are none.
+  const auto relationOf = [&](const std::string& node, const protocol::Origins& origins) {
+    const auto led = related.nodes.find(node);
+    return led == related.nodes.end() || led->second ? selection.relation(origins) : Relation::None;
+  };
+  const Relation producer = relationOf(d.producerNode, d.origins), consumer = relationOf(d.consumerNode, d.consumerOrigins);
   if (producer == Relation::Exact || consumer == Relation::Exact) return true;
   if (named) return false;
   const bool makes = producer != Relation::None, takes = consumer != Relation::None;
@@ -458,6 +463,11 @@ void ExplainView::markSelection() {
           if (std::ranges::find(group.nodes, other.id) != group.nodes.end()) kernel.insert(tensorOf(m_graph->graph(), other));
   }
   m_byPlace = m_selection->byPlace() ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
+  m_related.nodes.clear();
+  if (const GraphPage* plan = m_graph->plan(); plan && m_selection->byPlace()) {
+    const std::vector<bool> led = ledTo(*plan, *m_selection, m_selection->reads());
+    for (std::size_t i = 0; i < plan->nodes.size(); ++i) m_related.nodes.emplace(plan->nodes[i].id, led[i]);
+  }
   m_related.inBody = m_selection->body().empty() ? std::set<std::string>() : ledOperators();
   if (!m_deciding && m_selection->choices() != m_decisionChoice) {
     m_decided = false;

@@ -4,7 +4,6 @@
 #include <QTimer>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "core/document/document.h"
@@ -39,9 +38,10 @@ class ExplainView : public DockPage {
  public:
   // What the selection is for the decisions.
   struct Related {
-    std::set<std::string> called;  // calledNames() of the graph; empty: none of them has a node
-    std::string led;               // node of what is read at the place that is selected, or that it is part of making
-    std::set<std::string> inBody;  // of a place in a function: the nodes that it leads to
+    std::set<std::string> called;       // calledNames() of the graph; empty: none of them has a node
+    std::string led;                    // node of what is read at the place that is selected, or that it is part of making
+    std::set<std::string> inBody;       // of a place in a function: the nodes that it leads to
+    std::map<std::string, bool> nodes;  // of the plan: whether the selected place leads there; empty: no place is selected
     // What is selected and computed again, `Q` of `Q#3`, and the tensors of the kernels that hold it.
     std::vector<std::pair<std::string, std::set<std::string>>> again;
   };

@@ -103,6 +103,9 @@ void FormulaView::findTinted() {
     m_tinted.push_back(any ? std::move(own) : std::move(exact));
   }
   leaveOtherResults();
+  // What is chosen by its name is all that its formula writes out.
+  for (std::size_t f = 0; f < m_formulas.size() && !m_selection->byPlace(); ++f)
+    if (m_selection->isCalled(m_formulas[f].name)) m_tinted[f].assign(m_tinted[f].size(), true);
   // A derivative has a name of its own, whatever its places are.
   for (std::size_t f = 0; f < m_formulas.size() && !m_selection->tensors().empty(); ++f)
     for (std::uint32_t i = 0; i < m_formulas[f].nodes.size(); ++i)
@@ -271,13 +274,12 @@ protocol::Origins FormulaView::chosenBy(std::size_t formula, std::uint32_t node)
   using Kind = protocol::FormulaKind;
   const auto& part = m_formulas[formula].nodes[node];
   if (part.bodies.empty()) return originsWithin(formula, node);
-  if (part.kind != Kind::Subscript && part.kind != Kind::Name) return {part.bodies.front()};
-  std::set<std::uint32_t> calls;
-  for (const auto& f : m_formulas)
-    for (const auto& n : f.nodes)
-      if (!n.bodies.empty() && n.kind != Kind::Subscript && n.kind != Kind::Name) calls.insert(n.origins.begin(), n.origins.end());
+  const auto isCall = [this](std::uint32_t o) { return m_selection->isCall(o); };
   protocol::Origins handed = originsWithin(formula, node);
-  std::erase_if(handed, [&](std::uint32_t o) { return calls.contains(o); });
+  // A sum of what several statements give is of none of them.
+  if (part.kind != Kind::Subscript && part.kind != Kind::Name)
+    return std::ranges::all_of(part.origins, isCall) ? protocol::Origins{part.bodies.front()} : handed;
+  std::erase_if(handed, isCall);
   return handed.empty() ? protocol::Origins{part.bodies.front()} : handed;
 }
 

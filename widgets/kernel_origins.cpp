@@ -43,7 +43,7 @@ bool KernelView::holds(std::uint32_t outer, std::uint32_t inner) const {
 protocol::Origins KernelView::chosenByLine(const protocol::Origins& line) const {
   const auto& spans = m_selection->spans();
   const protocol::Origins origins = ownOf(line);
-  const auto isCall = [this](std::uint32_t o) { return m_isCall && m_isCall(o); };
+  const auto isCall = [this](std::uint32_t o) { return m_selection->isCall(o); };
   const auto isWritten = [&](std::uint32_t o) {
     if (!isInBody(o) || isCall(o)) return false;
     const bool holdsCall = std::ranges::any_of(origins, [&](std::uint32_t k) { return isCall(k) && holds(o, k); });

@@ -48,8 +48,6 @@ class KernelView : public QWidget {
   void setCompared(const protocol::Kernel& kernel);
   // Whether a span stands in the body of a function: lines were written out from there, operators come from its calls.
   void setInBody(std::function<bool(std::uint32_t)> is) { m_inBody = std::move(is); }
-  // Whether a span is the word of a call: it has the places of all that the function makes.
-  void setIsCall(std::function<bool(std::uint32_t)> is) { m_isCall = std::move(is); }
   // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
   void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
   // All places that it comes from, as those of its node.
@@ -128,7 +126,6 @@ class KernelView : public QWidget {
   std::vector<std::pair<std::uint64_t, QString>> m_candidates;
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
   std::function<bool(std::uint32_t)> m_inBody;
-  std::function<bool(std::uint32_t)> m_isCall;
   std::function<protocol::Origins(const std::string&)> m_bodiesOf, m_placesOf;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;

@@ -8,7 +8,8 @@ namespace nf {
 
 using protocol::SourceSpan;
 
-void Selection::setSpans(std::vector<SourceSpan> spans) {
+void Selection::setSpans(std::vector<SourceSpan> spans, std::set<std::uint32_t> calls) {
+  m_calls = std::move(calls);
   const std::vector<SourceSpan> before = std::exchange(m_spans, std::move(spans));
   for (protocol::Origins* places : {&m_selected, &m_body, &m_written}) {
     protocol::Origins kept;

@@ -2,6 +2,7 @@
 #pragma once
 #include <QObject>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,9 @@ class Selection : public QObject {
   using QObject::QObject;
 
   // A new analysis: ids mean other spans. What was selected is found again by its place where the text there is the same span.
-  void setSpans(std::vector<protocol::SourceSpan> spans);
+  // `calls`: those that are the word of a call, which has the places of all that the function makes.
+  void setSpans(std::vector<protocol::SourceSpan> spans, std::set<std::uint32_t> calls = {});
+  bool isCall(std::uint32_t span) const { return m_calls.contains(span); }
   const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
 
   // `tensors`: what was chosen by name, the one that is made last; empty: places alone.
@@ -69,6 +72,7 @@ class Selection : public QObject {
   static Relation best(const std::vector<Relation>& relations, const protocol::Origins& origins);
   std::vector<Relation> relationsTo(const protocol::Origins& chosen) const;
   std::vector<protocol::SourceSpan> m_spans;
+  std::set<std::uint32_t> m_calls;
   protocol::Origins m_selected;
   std::vector<std::string> m_tensors;
   std::string m_reads;

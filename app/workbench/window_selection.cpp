@@ -555,7 +555,9 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     const bool chosen = whole && std::find(tensors.begin(), tensors.end(), node.id) != tensors.end();
     if (!chosen && !led[i] && !updates(node.id) && !ofUpdate) continue;
     ids.push_back(node.id);
-    if (!token || node.id != reads || probe.relation(node.places) != Selection::Relation::None) made.insert(node.id);
+    const bool isRead =
+        node.id == reads || std::ranges::find(node.merged, reads, &protocol::MergedOperator::name) != node.merged.end();
+    if (!token || !isRead || probe.relation(node.places) != Selection::Relation::None) made.insert(node.id);
     const auto leadTo = [&](const std::string& made) {
       if (const auto* t = m_tab->workspace->tensor(std::string(withoutNumber(made))); t && t->derivative && t->name != tensor)
         gradients.insert(t->name);
@@ -639,12 +641,14 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
 void MainWindow::refreshLeads() {
   if (const auto t = tensorNamed(m_tab->inspected.toStdString())) {
     const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
-    const bool several = m_selection.tensors().size() > 1 && m_selection.isCalled(t->name);  // that a function makes
+    const auto& called = m_selection.tensors();
+    const bool several = called.size() > 1 && m_selection.isCalled(t->name);  // that a function makes
+    const bool term = called.size() == 1 && called.front() != t->name && withoutNumber(called.front()) == t->name;
     // What no operator makes is known by where it is read, as a token is.
     m_inspector->setLeads(token                         ? leadsOf(m_selection.origins(), {t->name}, true)
                           : !m_selection.body().empty() ? leadsOf(m_selection.body(), m_selection.tensors(), true)
                           : !t->readers.empty()         ? leadsOf(placesOf({t->name}), {t->name}, true)
-                          : several                     ? leadsOf(m_selection.origins(), m_selection.tensors(), false)
+                          : several || term             ? leadsOf(m_selection.origins(), called, false)
                                                         : leadsOf(t->origins, withParts({t->name}), false));
   } else if (m_inspector->tensor().isEmpty() && !m_selection.empty()) {
     const auto& tensors = m_selection.tensors();

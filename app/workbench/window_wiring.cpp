@@ -746,10 +746,6 @@ void MainWindow::connectViews() {
   connect(m_tune, &TuneView::unpinRequested, this, [pin](const std::string& tensor) { pin(tensor, std::nullopt); });
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
   m_tune->kernel()->setInBody([this](std::uint32_t span) { return expansionAround({span}) != nullptr; });
-  m_tune->kernel()->setIsCall([this](std::uint32_t span) {
-    return std::ranges::any_of(workspace().analysis().expansions,
-                               [&](const auto& e) { return std::ranges::find(e.calls, span) != e.calls.end(); });
-  });
   const auto placesOf = [this](const std::string& tensor) {
     const auto* plan = m_explain->graph()->plan();
     if (!plan || plan->revision != workspace().document().revision()) return protocol::Origins();

@@ -127,7 +127,13 @@ QString Workspace::name() const {
 
 void Workspace::setCurrent(bool current) {
   m_current = current;
-  if (current) m_selection->setSpans(m_analysis.spans);
+  if (current) offerSpans();
+}
+
+void Workspace::offerSpans() {
+  std::set<std::uint32_t> calls;
+  for (const auto& e : m_analysis.expansions) calls.insert(e.calls.begin(), e.calls.end());
+  m_selection->setSpans(m_analysis.spans, std::move(calls));
 }
 
 void Workspace::attachDocument() {

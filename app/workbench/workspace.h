@@ -214,6 +214,7 @@ class Workspace : public QObject {
   void askRun(const protocol::Message& request, Reply reply);
   bool showLastSlice(const protocol::TensorRequest& asked);
   void keepNames();
+  void offerSpans();  // of the newest analysis, for selecting
   void install(std::unique_ptr<Document> document, const QString& path);
   void attachDocument();
   void watch();

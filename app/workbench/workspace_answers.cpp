@@ -551,7 +551,7 @@ void Workspace::handle(const Envelope& envelope) {
     m_analysedHere = true;
     m_afterKey = sinceKey();
     m_live = true;
-    if (m_current) m_selection->setSpans(m_analysis.spans);
+    if (m_current) offerSpans();
     Q_EMIT analysed();
     m_live = false;
     for (const auto& [place, request] : std::exchange(m_postponed, {})) wantSlice(request);
