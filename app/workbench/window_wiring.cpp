@@ -747,6 +747,10 @@ void MainWindow::connectViews() {
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
   m_tune->kernel()->setInBody([this](std::uint32_t span) { return expansionAround({span}) != nullptr; });
   const auto placesOf = [this](const std::string& tensor) {
+    // The names in a kernel of a loop are those of its body, which has no nodes.
+    const auto& all = workspace().subgraphs().subgraphs;
+    const auto current = std::ranges::find(all, m_tune->current(), &protocol::SubgraphInfo::id);
+    if (current != all.end() && !current->loop.empty()) return protocol::Origins();
     const auto* plan = m_explain->graph()->plan();
     if (!plan || plan->revision != workspace().document().revision()) return protocol::Origins();
     const auto found = std::ranges::find_if(plan->nodes, [&](const auto& node) { return node.id == tensor; });

@@ -413,6 +413,40 @@ TEST_F(Choices, WhatTheOtherCallMakesIsNotOfThisOne) {
   }));
 }
 
+// The loop has the name of what it carries, and the places of all its statements: a line of its kernel is not the loop.
+TEST_F(Choices, ALineOfALoopsKernelIsOneStatementOfIt) {
+  openChecked(
+      "# %%\nlet B = 6, H = 5, T = 4\ninput E[B, H] = normal(0, 1)\nparam A[H, H] = normal(0, 0.4)\n"
+      "# %%\nh = E\nc = E\nfor t in 0..T {\n  g[b, o] = sigmoid(sum[q] h[b, q] * A[q, o])\n  c[b, o] = g[b, o] * c[b, o] + 0.1\n"
+      "  h[b, o] = tanh(c[b, o]) * g[b, o]\n}\n"
+      "# %%\nloss L = mean[b, o] (h[b, o] - c[b, o])^2\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
+  const std::string text = document().text();
+  KernelView* kernel = window->tune()->kernel();
+  int looked = 0;
+  for (const char* place : {"A[q, o]", "c[b, o] + 0.1", "sum[q]"}) {
+    SCOPED_TRACE(place);
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->scrollToByte(text.find(place), true);
+    ASSERT_TRUE(wait([&] { return !window->workspace().selection().empty(); }));
+    for (const auto& subgraph : window->workspace().subgraphs().subgraphs) {
+      if (subgraph.loop != "h" && subgraph.loop != "c") continue;
+      window->showPage(MainWindow::Page::Tune);
+      window->tune()->chooseSubgraph(subgraph.id);
+      ASSERT_TRUE(
+          wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+      const auto* expression = kernel->findChild<QPlainTextEdit*>();
+      for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
+        if (s.format.boolProperty(QTextFormat::FullWidthSelection)) {
+          EXPECT_FALSE(expression->document()->findBlockByNumber(s.cursor.blockNumber()).text().startsWith("h[b, o]"));
+        }
+      ++looked;
+    }
+  }
+  EXPECT_GT(looked, 0);
+}
+
 // What is computed again in another kernel is in that one, too.
 TEST_F(Choices, RowsOfTuneHoldWhatComputesTheChosenTensorAgain) {
   openChecked(kCalledTwice);
