@@ -4,6 +4,7 @@
 #include <Qsci/qscistyle.h>
 
 #include <QPlainTextEdit>
+#include <QRegularExpression>
 #include <QTextBlock>
 #include <algorithm>
 #include <iterator>
@@ -230,6 +231,20 @@ void KernelView::findTags() {
       return whole == origin || (whole < spans.size() && (holds(whole, origin) || holds(origin, whole)));
     });
   };
+  // What stands left of the sign of equality is what the statement makes, not what it reads: `c` of c = g*c, which the loop has as `c#1`.
+  const auto isLeftOfOther = [&](std::uint32_t origin, int at) {
+    const QTextBlock line = m_expression->document()->findBlock(places[static_cast<std::size_t>(at)]);
+    const QString before = line.text().left(places[static_cast<std::size_t>(at)] - line.position());
+    if (!before.isEmpty() && !(before.startsWith(QLatin1Char('@')) && before.indexOf(QLatin1Char(' ')) + 1 == before.size()))
+      return false;
+    const auto block = static_cast<std::size_t>(line.blockNumber());
+    if (block >= m_kernel.expressionOrigins.size()) return false;
+    const auto begins = [&](std::uint32_t s) {
+      return s < spans.size() && spans[s].source == spans[origin].source && spans[s].begin == spans[origin].begin;
+    };
+    const protocol::Origins& statements = m_kernel.expressionOrigins[block];
+    return !statements.empty() && !isInBody(origin) && std::ranges::none_of(statements, begins);
+  };
   // Whole words: a `1` is none of `10`, of `1.5` or of an extent.
   const auto find = [&](std::uint32_t origin, const QString& wanted, qsizetype begin) {
     const auto joins = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c == QLatin1Char('.'); };
@@ -238,7 +253,8 @@ void KernelView::findTags() {
       const qsizetype end = at + wanted.size();
       const bool before = at > 0 && joins(wanted.front()) && (joins(expression[at - 1]) || expression[at - 1] == QLatin1Char(':'));
       const bool after = end < expression.size() && joins(wanted.back()) && joins(expression[end]);
-      if (!before && !after && ofBlock(origin, static_cast<int>(at))) return static_cast<int>(at);
+      if (!before && !after && ofBlock(origin, static_cast<int>(at)) && !isLeftOfOther(origin, static_cast<int>(at)))
+        return static_cast<int>(at);
     }
     return -1;
   };
@@ -263,18 +279,27 @@ void KernelView::findTags() {
     const qsizetype bracket = tag.text.indexOf(QLatin1Char('['));
     // A reduction within an expression is an operator of its own, P.sum of `exp(sum[k] ..)`.
     const QString name = bracket > 0 ? withoutSpaces(tag.text.left(bracket + 1)) : QLatin1Char('.') + tag.text + QLatin1Char('[');
+    // What a loop carries has a number where a step reads it.
+    const QRegularExpression numbered(QLatin1Char('`') + QRegularExpression::escape(name.chopped(1)) +
+                                      QStringLiteral("#[0-9]+`\\["));
     const auto next = [&](int from) {
-      if (bracket > 0) return find(tag.origin, name, from);
+      if (const int at = bracket > 0 ? find(tag.origin, name, from) : -1; at >= 0) return at;
+      for (qsizetype at = bracket > 0 ? expression.indexOf(numbered, from) : -1; at >= 0; at = expression.indexOf(numbered, at + 1))
+        if (ofBlock(tag.origin, static_cast<int>(at))) return static_cast<int>(at);
+      if (bracket > 0) return -1;
       for (qsizetype at = expression.indexOf(name, from); at >= 0; at = expression.indexOf(name, at + 1))
         if (ofBlock(tag.origin, static_cast<int>(at))) return static_cast<int>(at);
       return -1;
     };
     for (int found = next(0); found >= 0; found = next(found + 1)) {
       int at = found;
+      const QRegularExpressionMatch carried = bracket > 0 ? numbered.match(expression, found, QRegularExpression::NormalMatch,
+                                                                           QRegularExpression::AnchorAtOffsetMatchOption)
+                                                          : QRegularExpressionMatch();
       while (bracket <= 0 && at > 0 &&
              (expression[at - 1].isLetterOrNumber() || QStringLiteral("_.#").contains(expression[at - 1])))
         --at;
-      int end = found + static_cast<int>(name.size()), open = 1;
+      int end = found + static_cast<int>(carried.hasMatch() ? carried.capturedLength() : name.size()), open = 1;
       for (; end < expression.size() && open > 0; ++end)
         open += expression[end] == QLatin1Char('[') ? 1 : expression[end] == QLatin1Char(']') ? -1 : 0;
       const int begin = places[static_cast<std::size_t>(at)];

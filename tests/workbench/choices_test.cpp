@@ -424,7 +424,7 @@ TEST_F(Choices, ALineOfALoopsKernelIsOneStatementOfIt) {
   ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
   const std::string text = document().text();
   KernelView* kernel = window->tune()->kernel();
-  int looked = 0;
+  int looked = 0, boxed = 0;
   for (const char* place : {"A[q, o]", "c[b, o] + 0.1", "sum[q]"}) {
     SCOPED_TRACE(place);
     window->showPage(MainWindow::Page::Author);
@@ -440,11 +440,15 @@ TEST_F(Choices, ALineOfALoopsKernelIsOneStatementOfIt) {
       for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
         if (s.format.boolProperty(QTextFormat::FullWidthSelection)) {
           EXPECT_FALSE(expression->document()->findBlockByNumber(s.cursor.blockNumber()).text().startsWith("h[b, o]"));
+        } else if (std::string_view(place).starts_with("c[") && s.format.background().style() != Qt::NoBrush) {
+          EXPECT_EQ(s.cursor.selectedText(), "`c#1`[b, o]") << "what it reads, not what it makes";
+          ++boxed;
         }
       ++looked;
     }
   }
   EXPECT_GT(looked, 0);
+  EXPECT_GT(boxed, 0);
 }
 
 // What is computed again in another kernel is in that one, too.
