@@ -617,7 +617,7 @@ void KernelView::tint() {
     s.format.setUnderlineColor(chosen ? c.accent : c.separator);
     marks << s;
   }
-  bool mapped = false;
+  bool mapped = false, around = false;
   for (std::size_t i = 0; i < m_lines.size(); ++i) {
     const int number = static_cast<int>(i);
     mapped = mapped || !m_lines[i].origins.empty();
@@ -626,6 +626,7 @@ void KernelView::tint() {
     switch (relation(m_lines[i].origins)) {
       case Selection::Relation::None: break;
       case Selection::Relation::Around:
+        around = true;
         if (m_lines[i].kind == DiffLine::Kind::Same) m_code->markerAdd(number, kAround);
         break;
       case Selection::Relation::Exact:
@@ -649,7 +650,6 @@ void KernelView::tint() {
   }
   m_expression->setExtraSelections(marks);
   showTags();
-  bool around = false;
   for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) around = around || ofBlock(i) != Selection::Relation::None;
   QString words;
   if (m_compared) {
