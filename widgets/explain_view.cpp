@@ -465,7 +465,9 @@ void ExplainView::markSelection() {
   m_byPlace = m_selection->byPlace() ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
   m_related.nodes.clear();
   if (const GraphPage* plan = m_graph->plan(); plan && m_selection->byPlace()) {
-    const std::vector<bool> led = ledTo(*plan, *m_selection, m_selection->reads());
+    const auto& shown = m_graph->graph();
+    const bool same = plan->stage == shown.stage && plan->revision == shown.revision && plan->nodes.size() == nodes.size();
+    const std::vector<bool> led = same ? m_byPlace : ledTo(*plan, *m_selection, m_selection->reads());
     for (std::size_t i = 0; i < plan->nodes.size(); ++i) m_related.nodes.emplace(plan->nodes[i].id, led[i]);
   }
   m_related.inBody = m_selection->body().empty() ? std::set<std::string>() : ledOperators();

@@ -122,17 +122,11 @@ void FormulaView::leaveOtherResults() {
   const auto isCalled = [this](const protocol::Formula& formula) { return m_selection->isCalled(formula.name); };
   Selection bodies;
   bodies.setSpans(m_selection->spans());
-  protocol::Origins places = m_selection->written();
-  const bool known = !places.empty();
+  if (m_selection->written().empty()) return;
   std::set<protocol::Origins> statements;
-  for (const auto& formula : m_formulas) {
-    if (!isCalled(formula) || formula.nodes.empty()) continue;
-    statements.insert(formula.nodes.back().origins);
-    for (const auto& node : formula.nodes)
-      if (!known) places.insert(places.end(), node.bodies.begin(), node.bodies.end());
-  }
-  if (places.empty()) return;
-  bodies.select(places);
+  for (const auto& formula : m_formulas)
+    if (isCalled(formula) && !formula.nodes.empty()) statements.insert(formula.nodes.back().origins);
+  bodies.select(m_selection->written());
   for (std::size_t f = 0; f < m_formulas.size(); ++f) {
     const auto& nodes = m_formulas[f].nodes;
     if (isCalled(m_formulas[f]) || nodes.empty()) continue;

@@ -598,6 +598,8 @@ void KernelView::tint() {
     if (inBody) return places.empty() ? relation(origins) : inBody->relation(places);
     return std::max(relation(origins), selected->relation(places));
   };
+  std::vector<Selection::Relation> blocks;
+  for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) blocks.push_back(ofBlock(i));
   const Palette& c = m_theme->colors();
   QList<QTextEdit::ExtraSelection> marks = highlighted(*m_expression, c);
   const QString expression = m_expression->toPlainText();
@@ -636,8 +638,8 @@ void KernelView::tint() {
     }
   }
   if (!m_code->hasFocus()) showTinted();
-  for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) {
-    if (ofBlock(i) != Selection::Relation::Exact) continue;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i] != Selection::Relation::Exact) continue;
     QTextEdit::ExtraSelection s;
     s.format.setBackground(c.accentSoft);
     s.format.setProperty(QTextFormat::FullWidthSelection, true);
@@ -650,7 +652,7 @@ void KernelView::tint() {
   }
   m_expression->setExtraSelections(marks);
   showTags();
-  for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) around = around || ofBlock(i) != Selection::Relation::None;
+  for (const Selection::Relation block : blocks) around = around || block != Selection::Relation::None;
   QString words;
   if (m_compared) {
     const auto [removed, added] = difference();

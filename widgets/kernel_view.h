@@ -46,8 +46,6 @@ class KernelView : public QWidget {
   // What can be compared with: trial numbers and their names.
   void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);
   void setCompared(const protocol::Kernel& kernel);
-  // Whether a span stands in the body of a function: lines were written out from there, operators come from its calls.
-  void setInBody(std::function<bool(std::uint32_t)> is) { m_inBody = std::move(is); }
   // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
   void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
   // All places that it comes from, as those of its node.
@@ -100,7 +98,7 @@ class KernelView : public QWidget {
   void showText();
   protocol::Origins ownOf(const protocol::Origins& origins) const;
   int activeInstance() const;
-  bool isInBody(std::uint32_t span) const { return m_inBody && m_inBody(span); }
+  bool isInBody(std::uint32_t span) const { return m_selection->isInBody(span); }
   // The places in bodies of functions that were selected, where lines were written out from them: they say more than what their calls make.
   std::unique_ptr<Selection> selectedInBody() const;  // null: none
   // The places in bodies where what was chosen by its name is written: its call has those of all that the function makes. Null: none.
@@ -125,7 +123,6 @@ class KernelView : public QWidget {
   std::optional<protocol::Kernel> m_compared;
   std::vector<std::pair<std::uint64_t, QString>> m_candidates;
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
-  std::function<bool(std::uint32_t)> m_inBody;
   std::function<protocol::Origins(const std::string&)> m_bodiesOf, m_placesOf;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;

@@ -8,8 +8,8 @@ namespace nf {
 
 using protocol::SourceSpan;
 
-void Selection::setSpans(std::vector<SourceSpan> spans, std::set<std::uint32_t> calls) {
-  m_calls = std::move(calls);
+void Selection::setSpans(std::vector<SourceSpan> spans, Functions functions) {
+  m_functions = std::move(functions);
   const std::vector<SourceSpan> before = std::exchange(m_spans, std::move(spans));
   for (protocol::Origins* places : {&m_selected, &m_body, &m_written}) {
     protocol::Origins kept;

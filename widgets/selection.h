@@ -21,9 +21,14 @@ class Selection : public QObject {
   using QObject::QObject;
 
   // A new analysis: ids mean other spans. What was selected is found again by its place where the text there is the same span.
-  // `calls`: those that are the word of a call, which has the places of all that the function makes.
-  void setSpans(std::vector<protocol::SourceSpan> spans, std::set<std::uint32_t> calls = {});
-  bool isCall(std::uint32_t span) const { return m_calls.contains(span); }
+  // Of the functions of the notebook, by span id: the words of their calls, which have the places of all that a function makes, and what
+  // stands in their bodies, where operators are written out from.
+  struct Functions {
+    std::set<std::uint32_t> calls, bodies;
+  };
+  void setSpans(std::vector<protocol::SourceSpan> spans, Functions functions = {});
+  bool isCall(std::uint32_t span) const { return m_functions.calls.contains(span); }
+  bool isInBody(std::uint32_t span) const { return m_functions.bodies.contains(span); }
   const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
 
   // `tensors`: what was chosen by name, the one that is made last; empty: places alone.
@@ -72,7 +77,7 @@ class Selection : public QObject {
   static Relation best(const std::vector<Relation>& relations, const protocol::Origins& origins);
   std::vector<Relation> relationsTo(const protocol::Origins& chosen) const;
   std::vector<protocol::SourceSpan> m_spans;
-  std::set<std::uint32_t> m_calls;
+  Functions m_functions;
   protocol::Origins m_selected;
   std::vector<std::string> m_tensors;
   std::string m_reads;

@@ -745,7 +745,6 @@ void MainWindow::connectViews() {
           [pin](const std::string& tensor, const protocol::JsonText& schedule) { pin(tensor, schedule.text); });
   connect(m_tune, &TuneView::unpinRequested, this, [pin](const std::string& tensor) { pin(tensor, std::nullopt); });
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
-  m_tune->kernel()->setInBody([this](std::uint32_t span) { return expansionAround({span}) != nullptr; });
   const auto placesOf = [this](const std::string& tensor) {
     // The names in a kernel of a loop are those of its body, which has no nodes.
     const auto& all = workspace().subgraphs().subgraphs;

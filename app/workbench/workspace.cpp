@@ -131,9 +131,16 @@ void Workspace::setCurrent(bool current) {
 }
 
 void Workspace::offerSpans() {
-  std::set<std::uint32_t> calls;
-  for (const auto& e : m_analysis.expansions) calls.insert(e.calls.begin(), e.calls.end());
-  m_selection->setSpans(m_analysis.spans, std::move(calls));
+  const auto& spans = m_analysis.spans;
+  Selection::Functions functions;
+  for (const auto& e : m_analysis.expansions) {
+    functions.calls.insert(e.calls.begin(), e.calls.end());
+    // An index is no place of its own.
+    for (std::uint32_t i = 0; i < spans.size(); ++i)
+      if (spans[i].source == spans[e.span].source && spans[i].begin >= spans[e.span].begin && spans[i].end <= spans[e.span].end)
+        functions.bodies.insert(i);
+  }
+  m_selection->setSpans(spans, std::move(functions));
 }
 
 void Workspace::attachDocument() {

@@ -89,19 +89,12 @@ struct Agreement : RealEngine, testing::WithParamInterface<int> {
     return out;
   }
 
-  bool showKernel(const SubgraphInfo& subgraph) {
-    window->showPage(MainWindow::Page::Tune);
-    window->tune()->chooseSubgraph(subgraph.id);
-    return wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); });
-  }
-
   Shown shown() const {
     Shown out;
     out.lines = kernel->tintedLines();
     const auto* expression = kernel->findChild<QPlainTextEdit*>();
-    for (const QTextEdit::ExtraSelection& s : expression->extraSelections()) {
-      if (!s.format.boolProperty(QTextFormat::FullWidthSelection)) continue;
-      QString name = expression->document()->findBlockByNumber(s.cursor.blockNumber()).text();
+    for (const int line : litExpressions(*kernel)) {
+      QString name = expression->document()->findBlockByNumber(line).text();
       name = name.section(QLatin1Char('['), 0, 0).section(QStringLiteral(" ="), 0, 0).remove(QLatin1Char('`')).trimmed();
       out.expressions.insert((name.startsWith(QLatin1Char('@')) ? name.section(QLatin1Char(' '), 1) : name).toStdString());
     }
@@ -142,8 +135,7 @@ TEST_P(Agreement, APlaceInTheTextLeadsToWhatLightsUp) {
       const FormulaView* view = c->formulaView();
       for (std::size_t f = 0; view && f < view->formulas().size(); ++f) {
         const auto& formula = view->formulas()[f];
-        int tinted = 0;
-        for (std::size_t n = 0; n < formula.nodes.size(); ++n) tinted += view->tinted(f, n) ? 1 : 0;
+        const int tinted = tintedParts(*view, f);
         EXPECT_TRUE(tinted == 0 || led.cut || !nodes.contains(formula.name) || led.holds(formula.name)) << formula.name;
       }
     }
@@ -156,7 +148,7 @@ TEST_P(Agreement, APlaceInTheTextLeadsToWhatLightsUp) {
     }
     for (const SubgraphInfo& subgraph : subgraphs) {
       SCOPED_TRACE(subgraph.name);
-      ASSERT_TRUE(showKernel(subgraph));
+      ASSERT_TRUE(showKernel(subgraph.id));
       const Shown now = shown();
       if (led.kernels.contains(subgraph.id))
         EXPECT_TRUE(now.around || !now.lines.empty() || !now.expressions.empty()) << "a link there";
@@ -175,7 +167,7 @@ TEST_P(Agreement, ALineOfAKernelLeadsBackToIt) {
   int clicked = 0;
   for (const SubgraphInfo& subgraph : subgraphs) {
     SCOPED_TRACE(subgraph.name);
-    ASSERT_TRUE(showKernel(subgraph));
+    ASSERT_TRUE(showKernel(subgraph.id));
     const auto lines = kernel->lineOrigins();
     std::vector<std::size_t> numbers;
     std::set<protocol::Origins> seen;
@@ -184,7 +176,7 @@ TEST_P(Agreement, ALineOfAKernelLeadsBackToIt) {
     std::ranges::shuffle(numbers, random);
     for (std::size_t i = 0; i < std::min<std::size_t>(numbers.size(), 4); ++i) {
       SCOPED_TRACE("line " + std::to_string(numbers[i] + 1) + again());
-      ASSERT_TRUE(showKernel(subgraph));
+      ASSERT_TRUE(showKernel(subgraph.id));
       kernel->chooseLine(static_cast<int>(numbers[i]));
       settle();
       ++clicked;
@@ -216,7 +208,7 @@ TEST_P(Agreement, ANodeLeadsToItsKernels) {
       const bool has = subgraph.loop == node || std::ranges::find(subgraph.operators, node) != subgraph.operators.end();
       EXPECT_TRUE(!has || led.kernels.contains(subgraph.id));
       if (!led.kernels.contains(subgraph.id)) continue;
-      ASSERT_TRUE(showKernel(subgraph));
+      ASSERT_TRUE(showKernel(subgraph.id));
       const Shown now = shown();
       EXPECT_TRUE(now.around || !now.lines.empty() || !now.expressions.empty()) << "a link there";
     }

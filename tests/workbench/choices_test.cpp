@@ -143,8 +143,7 @@ TEST_F(Choices, APartOfACallHasTheLinesAndFormulasOfItsOwn) {
   int own = 0, others = 0;
   const auto subgraphs = window->workspace().subgraphs().subgraphs;  // may come anew meanwhile
   for (const auto& subgraph : subgraphs) {
-    window->tune()->chooseSubgraph(subgraph.id);
-    ASSERT_TRUE(wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+    ASSERT_TRUE(showKernel(subgraph.id));
     const auto lines = kernel->lineOrigins();
     const auto lit = kernel->tintedLines();
     for (std::size_t line = 0; line < lines.size(); ++line) {
@@ -179,8 +178,7 @@ TEST_F(Choices, APartOfACallHasTheLinesAndFormulasOfItsOwn) {
     EXPECT_EQ(leadsTo("node:Q"), result == "Q");
     for (std::size_t f = 0; f < formulas()->formulas().size(); ++f) {
       const auto& formula = formulas()->formulas()[f];
-      int tinted = 0;
-      for (std::size_t i = 0; i < formula.nodes.size(); ++i) tinted += formulas()->tinted(f, i) ? 1 : 0;
+      const int tinted = tintedParts(*formulas(), f);
       const bool isPart = formula.name == result || formula.name.starts_with(result + ".");
       EXPECT_EQ(tinted > 0, isPart) << result << " chosen, formula of " << formula.name;
     }
@@ -215,9 +213,7 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
     window->showPage(MainWindow::Page::Author);
     window->notebook()->scrollToByte(text.find("tanh") + 1, true);
     ASSERT_TRUE(wait([&] { return window->workspace().selection().body().size() == 1; }));
-    window->showPage(MainWindow::Page::Tune);
-    window->tune()->chooseSubgraph(subgraph.id);
-    ASSERT_TRUE(wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+    ASSERT_TRUE(showKernel(subgraph.id));
     const auto lines = kernel->lineOrigins();
     for (const int line : kernel->tintedLines()) {
       ++ofTanh;
@@ -225,9 +221,7 @@ TEST_F(Choices, APlaceInAFunctionAndALineOfAKernelAreEachOthers) {
     }
     // The expressions as well, those of a copy (`Q1#5`) among them.
     const auto* expression = kernel->findChild<QPlainTextEdit*>();
-    std::set<int> litBlocks;
-    for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
-      if (s.format.boolProperty(QTextFormat::FullWidthSelection)) litBlocks.insert(s.cursor.blockNumber());
+    const std::set<int> litBlocks = litExpressions(*kernel);
     for (QTextBlock block = expression->document()->begin(); block.isValid(); block = block.next()) {
       const bool lit = litBlocks.contains(block.blockNumber());
       EXPECT_EQ(lit, block.text().contains(QLatin1String("tanh("))) << block.text().toStdString();
@@ -282,8 +276,7 @@ TEST_F(Choices, ResultsThatReadTheSameAreToldApart) {
     const FormulaView* formulas = cell(1)->formulaView();
     for (std::size_t f = 0; f < formulas->formulas().size(); ++f) {
       const auto& formula = formulas->formulas()[f];
-      int tinted = 0;
-      for (std::size_t i = 0; i < formula.nodes.size(); ++i) tinted += formulas->tinted(f, i) ? 1 : 0;
+      const int tinted = tintedParts(*formulas, f);
       if (formula.name == other) { EXPECT_EQ(tinted, 0) << formula.name; }
       if (formula.name == result) {
         EXPECT_GT(tinted, 0) << formula.name;
@@ -292,13 +285,9 @@ TEST_F(Choices, ResultsThatReadTheSameAreToldApart) {
     }
     window->showPage(MainWindow::Page::Tune);
     for (const auto& subgraph : subgraphs) {
-      window->tune()->chooseSubgraph(subgraph.id);
-      ASSERT_TRUE(
-          wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+      ASSERT_TRUE(showKernel(subgraph.id));
       const auto* expression = kernel->findChild<QPlainTextEdit*>();
-      std::set<int> lit;
-      for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
-        if (s.format.boolProperty(QTextFormat::FullWidthSelection)) lit.insert(s.cursor.blockNumber());
+      const std::set<int> lit = litExpressions(*kernel);
       for (QTextBlock block = expression->document()->begin(); block.isValid(); block = block.next()) {
         const std::string name =
             block.text().section(QLatin1Char('['), 0, 0).remove(QLatin1Char('`')).section(QLatin1Char(' '), -1).toStdString();
@@ -363,8 +352,7 @@ TEST_F(Choices, WhatTheOtherCallMakesIsNotOfThisOne) {
   const auto tinted = [&](int of) {
     const FormulaView* view = cell(of)->formulaView();
     int count = 0;
-    for (std::size_t f = 0; f < view->formulas().size(); ++f)
-      for (std::size_t i = 0; i < view->formulas()[f].nodes.size(); ++i) count += view->tinted(f, i) ? 1 : 0;
+    for (std::size_t f = 0; f < view->formulas().size(); ++f) count += tintedParts(*view, f);
     return count;
   };
   const std::string text = document().text();
@@ -432,10 +420,7 @@ TEST_F(Choices, ALineOfALoopsKernelIsOneStatementOfIt) {
     ASSERT_TRUE(wait([&] { return !window->workspace().selection().empty(); }));
     for (const auto& subgraph : window->workspace().subgraphs().subgraphs) {
       if (subgraph.loop != "h" && subgraph.loop != "c") continue;
-      window->showPage(MainWindow::Page::Tune);
-      window->tune()->chooseSubgraph(subgraph.id);
-      ASSERT_TRUE(
-          wait([&] { return window->tune()->current() == subgraph.id && !kernel->pending() && !kernel->text().isEmpty(); }));
+      ASSERT_TRUE(showKernel(subgraph.id));
       const auto* expression = kernel->findChild<QPlainTextEdit*>();
       for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
         if (s.format.boolProperty(QTextFormat::FullWidthSelection)) {
