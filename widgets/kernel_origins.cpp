@@ -94,17 +94,8 @@ std::unique_ptr<Selection> KernelView::calledInBody() const {
   return m_selection->byPlace() || written.empty() ? nullptr : selectionOf(written);
 }
 
-std::string KernelView::tensorOfBlock(int block) const {
-  const QString line = m_expression->document()->findBlockByNumber(block).text();
-  QString name = line.section(QLatin1Char('['), 0, 0).section(QStringLiteral(" ="), 0, 0).trimmed().remove(QLatin1Char('`'));
-  if (name.startsWith(QLatin1Char('@'))) name = name.section(QLatin1Char(' '), 1);  // its phase
-  return name.toStdString();
-}
-
-// An operator that a call makes has the place of the call alone, as all that it makes has.
-protocol::Origins KernelView::bodiesOfBlock(int block) const {
-  const std::string tensor = tensorOfBlock(block);
-  return m_bodiesOf && !tensor.empty() ? m_bodiesOf(tensor) : protocol::Origins();
+protocol::Origins KernelView::placesOfBlock(std::size_t block) const {
+  return block < m_kernel.expressionPlaces.size() ? m_kernel.expressionPlaces[block] : protocol::Origins();
 }
 
 std::unique_ptr<Selection> KernelView::selectedInBody() const {
@@ -225,7 +216,7 @@ void KernelView::findTags() {
     const auto block =
         static_cast<std::size_t>(m_expression->document()->findBlock(places[static_cast<std::size_t>(at)]).blockNumber());
     if (block >= m_kernel.expressionOrigins.size() || m_kernel.expressionOrigins[block].empty()) return true;
-    const protocol::Origins written = isInBody(origin) ? bodiesOfBlock(static_cast<int>(block)) : protocol::Origins();
+    const protocol::Origins written = isInBody(origin) ? bodiesOfBlock(block) : protocol::Origins();
     if (!written.empty()) return std::ranges::find(written, origin) != written.end();
     return std::ranges::any_of(m_kernel.expressionOrigins[block], [&](std::uint32_t whole) {
       return whole == origin || (whole < spans.size() && (holds(whole, origin) || holds(origin, whole)));

@@ -370,6 +370,7 @@ void KernelView::setTime(const std::string& subgraph, std::optional<std::uint64_
 void KernelView::forgetPlaces() {
   const auto forget = [](protocol::Kernel& kernel) {
     const bool had = !std::exchange(kernel.expressionOrigins, {}).empty();
+    kernel.expressionPlaces.clear();
     for (protocol::KernelTextInfo& text : kernel.texts) text.lineOrigins.clear();
     return had;
   };
@@ -588,13 +589,12 @@ void KernelView::tint() {
   };
   const auto ofBlock = [&](std::size_t block) {
     const protocol::Origins& origins = m_kernel.expressionOrigins[block];
-    const std::string tensor = tensorOfBlock(static_cast<int>(block));
-    if (!absent.isEmpty() || tensor.empty()) return relation(origins);
+    if (!absent.isEmpty()) return relation(origins);
     if (called) {
-      const protocol::Origins bodies = bodiesOfBlock(static_cast<int>(block));
+      const protocol::Origins bodies = bodiesOfBlock(block);
       return bodies.empty() ? relation(origins) : std::min(selected->relation(origins), called->relation(bodies));
     }
-    const protocol::Origins places = m_placesOf && m_selection->byPlace() ? m_placesOf(tensor) : protocol::Origins();
+    const protocol::Origins places = m_selection->byPlace() ? placesOfBlock(block) : protocol::Origins();
     if (inBody) return places.empty() ? relation(origins) : inBody->relation(places);
     return std::max(relation(origins), selected->relation(places));
   };

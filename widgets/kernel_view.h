@@ -46,10 +46,6 @@ class KernelView : public QWidget {
   // What can be compared with: trial numbers and their names.
   void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);
   void setCompared(const protocol::Kernel& kernel);
-  // Where a tensor of this name and no other is written in bodies of functions; empty: in none.
-  void setBodiesOf(std::function<protocol::Origins(const std::string&)> bodies) { m_bodiesOf = std::move(bodies); }
-  // All places that it comes from, as those of its node.
-  void setPlacesOf(std::function<protocol::Origins(const std::string&)> places) { m_placesOf = std::move(places); }
   // The source text of a span, for the tags; without it they have none.
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
@@ -103,8 +99,9 @@ class KernelView : public QWidget {
   std::unique_ptr<Selection> selectedInBody() const;  // null: none
   // The places in bodies where what was chosen by its name is written: its call has those of all that the function makes. Null: none.
   std::unique_ptr<Selection> calledInBody() const;
-  std::string tensorOfBlock(int block) const;        // empty: of no line
-  protocol::Origins bodiesOfBlock(int block) const;  // of the operator that a line of the expression is
+  // Of the operator that a line of the expression is: where it and all that it computes is written, and of that what stands in functions.
+  protocol::Origins placesOfBlock(std::size_t block) const;
+  protocol::Origins bodiesOfBlock(std::size_t block) const { return m_selection->expandedOf(placesOfBlock(block)); }
   protocol::Origins chosenByLine(const protocol::Origins& origins) const;
   std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
   bool holds(std::uint32_t outer, std::uint32_t inner) const;  // spans: more than the other one
@@ -123,7 +120,6 @@ class KernelView : public QWidget {
   std::optional<protocol::Kernel> m_compared;
   std::vector<std::pair<std::uint64_t, QString>> m_candidates;
   std::function<QString(const protocol::SourceSpan&)> m_spanText;
-  std::function<protocol::Origins(const std::string&)> m_bodiesOf, m_placesOf;
   std::function<bool(const std::string&)> m_outside;
   PanelHeader* m_header;
   TabRow* m_languages;

@@ -2,6 +2,7 @@
 #include "widgets/selection.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace nf {
@@ -23,6 +24,12 @@ void Selection::setSpans(std::vector<SourceSpan> spans, Functions functions) {
   if (m_spans.empty()) m_tensors.clear();
   relate();
   Q_EMIT changed();
+}
+
+protocol::Origins Selection::expandedOf(const protocol::Origins& places) const {
+  protocol::Origins expanded;
+  std::ranges::copy_if(places, std::back_inserter(expanded), [this](std::uint32_t p) { return m_functions.expanded.contains(p); });
+  return expanded;
 }
 
 void Selection::select(const protocol::Origins& origins, std::vector<std::string> tensors) {

@@ -11,6 +11,10 @@
 
 namespace nf {
 
+inline bool holds(const protocol::SourceSpan& outer, const protocol::SourceSpan& inner) {
+  return outer.source == inner.source && outer.begin <= inner.begin && outer.end >= inner.end;
+}
+
 // The one selection of all views: source spans of one revision, and by name the tensors that were chosen, as ids of graph nodes: several
 // come from one place, an operand stands inside the place of its operator. By its places a thing is Exact when it comes from inside a
 // selected span, Around when it comes from a span that contains one; siblings stay None. What has a name is selected by it alone.
@@ -21,14 +25,16 @@ class Selection : public QObject {
   using QObject::QObject;
 
   // A new analysis: ids mean other spans. What was selected is found again by its place where the text there is the same span.
-  // Of the functions of the notebook, by span id: the words of their calls, which have the places of all that a function makes, and what
-  // stands in their bodies, where operators are written out from.
+  // Of the functions of the notebook, by span id: the words of their calls, which have the places of all that a function makes, what
+  // stands in their bodies, and of this what operators are written out from: neither a function's name, which stands for all of its body,
+  // nor what holds a call, which stands for all that another one makes.
   struct Functions {
-    std::set<std::uint32_t> calls, bodies;
+    std::set<std::uint32_t> calls, bodies, expanded;
   };
   void setSpans(std::vector<protocol::SourceSpan> spans, Functions functions = {});
   bool isCall(std::uint32_t span) const { return m_functions.calls.contains(span); }
   bool isInBody(std::uint32_t span) const { return m_functions.bodies.contains(span); }
+  protocol::Origins expandedOf(const protocol::Origins& places) const;  // those of them that operators are written out from
   const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
 
   // `tensors`: what was chosen by name, the one that is made last; empty: places alone.

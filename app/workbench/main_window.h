@@ -198,7 +198,6 @@ class MainWindow : public QMainWindow {
   void chooseTensor(const QString& name);
   protocol::Origins placesOf(const std::vector<std::string>& tensors) const;
   std::optional<protocol::TensorInfo> tensorNamed(const std::string& name) const;
-  protocol::Origins inBodies(const protocol::Origins& places) const;
   protocol::Origins writtenOf(const std::vector<std::string>& tensors) const;
   const protocol::ExpansionInfo* expansionAt(std::uint32_t span) const;  // of a place in a function of the notebook; else null
   const protocol::ExpansionInfo* expansionAround(const protocol::Origins& origins) const;

@@ -311,12 +311,6 @@ protocol::Origins MainWindow::placesOfSelection() const {
   return places;
 }
 
-namespace {
-bool holds(const protocol::SourceSpan& outer, const protocol::SourceSpan& inner) {
-  return outer.source == inner.source && outer.begin <= inner.begin && outer.end >= inner.end;
-}
-}  // namespace
-
 // The one tensor whose statement holds the place that holds all others, where that is no token and in no loop; empty: none.
 std::string MainWindow::tensorMadeAround(const protocol::Origins& origins) const {
   const auto& analysis = m_tab->workspace->analysis();
@@ -473,25 +467,6 @@ void MainWindow::inspectSelection() {
   else m_inspector->setKept(tr("Chosen last: what is selected now is no tensor."));
 }
 
-// Of these, those in bodies of functions where something is written out: the name of a function stands for all of its body, a call for
-// all that another one makes.
-protocol::Origins MainWindow::inBodies(const protocol::Origins& places) const {
-  const auto& analysis = m_tab->workspace->analysis();
-  const auto isName = [&](const protocol::SourceSpan& at) {
-    return std::ranges::any_of(analysis.symbols,
-                               [&](const auto& s) { return s.kind == protocol::SymbolKind::Function && s.definition == at; });
-  };
-  const auto holdsCall = [&](const protocol::SourceSpan& at) {
-    return std::ranges::any_of(analysis.expansions, [&](const auto& e) {
-      return std::ranges::any_of(e.calls, [&](std::uint32_t call) { return holds(at, analysis.spans[call]); });
-    });
-  };
-  protocol::Origins bodies;
-  for (const auto place : places)
-    if (expansionAt(place) && !isName(analysis.spans[place]) && !holdsCall(analysis.spans[place])) bodies.push_back(place);
-  return bodies;
-}
-
 // Where in functions of the notebook they are made. What is handed over, a parameter, belongs to all that read it.
 protocol::Origins MainWindow::writtenOf(const std::vector<std::string>& tensors) const {
   const GraphView* view = m_explain->graph();
@@ -501,7 +476,7 @@ protocol::Origins MainWindow::writtenOf(const std::vector<std::string>& tensors)
   const auto isOne = [&](const std::string& name) { return std::ranges::find(tensors, name) != tensors.end(); };
   for (const auto& node : graph.nodes)
     if (isOne(node.id) || std::ranges::any_of(node.merged, [&](const auto& m) { return isOne(m.name); }))
-      for (const auto place : inBodies(node.places))
+      for (const auto place : m_selection.expandedOf(node.places))
         if (!expansionAt(place)->calls.empty() && std::ranges::find(written, place) == written.end()) written.push_back(place);
   return written;
 }
@@ -530,7 +505,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   written.select(bodies);
   const auto isPart = [&](const protocol::Origins& origins, const protocol::Origins& places) {
     if (!related(origins) && !related(places)) return false;
-    const protocol::Origins there = bodies.empty() ? bodies : inBodies(places);
+    const protocol::Origins there = bodies.empty() ? bodies : m_selection.expandedOf(places);
     return there.empty() || written.relation(there) == Selection::Relation::Exact;
   };
   const std::string& reads = tensor == m_tab->inspected.toStdString() && m_selection.body().empty() ? tensor : m_selection.reads();

@@ -745,18 +745,6 @@ void MainWindow::connectViews() {
           [pin](const std::string& tensor, const protocol::JsonText& schedule) { pin(tensor, schedule.text); });
   connect(m_tune, &TuneView::unpinRequested, this, [pin](const std::string& tensor) { pin(tensor, std::nullopt); });
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
-  const auto placesOf = [this](const std::string& tensor) {
-    // The names in a kernel of a loop are those of its body, which has no nodes.
-    const auto& all = workspace().subgraphs().subgraphs;
-    const auto current = std::ranges::find(all, m_tune->current(), &protocol::SubgraphInfo::id);
-    if (current != all.end() && !current->loop.empty()) return protocol::Origins();
-    const auto* plan = m_explain->graph()->plan();
-    if (!plan || plan->revision != workspace().document().revision()) return protocol::Origins();
-    const auto found = std::ranges::find_if(plan->nodes, [&](const auto& node) { return node.id == tensor; });
-    return found == plan->nodes.end() ? protocol::Origins() : found->places;
-  };
-  m_tune->kernel()->setPlacesOf(placesOf);
-  m_tune->kernel()->setBodiesOf([this, placesOf](const std::string& tensor) { return inBodies(placesOf(tensor)); });
   m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
     const std::string& text = workspace().document().text();
     if (!span.source.empty() || !workspace().analysisIsCurrent() || span.end > text.size() || span.begin >= span.end)

@@ -370,9 +370,10 @@ struct Kernel {
   JsonText schedule;
   std::string expression;                  // language text of the fused operators
   std::vector<Origins> expressionOrigins;  // by line
+  std::vector<Origins> expressionPlaces;   // by line: where it and all that it computes is written, as GraphNode::places
   std::vector<KernelTextInfo> texts;
   std::vector<NamedText> facts;  // "workspace", "vector width", "stages" ...
-  NF_FIELDS(Kernel, subgraph, name, trial, generation, us, schedule, expression, expressionOrigins, texts, facts);
+  NF_FIELDS(Kernel, subgraph, name, trial, generation, us, schedule, expression, expressionOrigins, expressionPlaces, texts, facts);
 };
 
 struct Profile {

@@ -315,12 +315,13 @@ namespace {
 // their parts alike.
 class OriginsOfEquals {
  public:
-  OriginsOfEquals(const Program& first, const std::vector<Subgraph>& others) : m_first(first) {
+  OriginsOfEquals(const Program& first, const std::vector<Subgraph>& others) : m_first(first), m_programs{&first} {
     for (const Subgraph& other : others) {
       const Program& p = other.program;
       if (p.operators.size() != first.operators.size() || p.scalars.size() != first.scalars.size() ||
           p.tensors.size() != first.tensors.size())
         continue;
+      m_programs.push_back(&p);
       const auto pair = [&](OriginId ours, OriginId theirs) {
         if (ours.valid() && theirs.valid()) m_same[ours.value].emplace_back(&p, theirs);
       };
@@ -345,6 +346,12 @@ class OriginsOfEquals {
       return all;
     });
   }
+  // Where an operator and all that it computes is written.
+  protocol::Origins places(const OriginSpans& spans, OperatorId op) const {
+    std::set<std::uint32_t> all;
+    for (const Program* program : m_programs) all.merge(spans.placesOf(*program, op));
+    return {all.begin(), all.end()};
+  }
 
  private:
   template <class SpansOf>
@@ -358,6 +365,7 @@ class OriginsOfEquals {
     return out;
   }
   const Program& m_first;
+  std::vector<const Program*> m_programs;
   std::map<std::uint32_t, std::vector<std::pair<const Program*, OriginId>>> m_same;
 };
 
@@ -411,6 +419,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
   for (std::size_t i = 0; i < sub.operators.size(); ++i) {
     answer.expression += toText(sub, {OperatorId(i)}, found->counters) + "\n";
     answer.expressionOrigins.push_back(same.spans(revision.spans(), sub.operators[i].origin));
+    answer.expressionPlaces.push_back(same.places(revision.spans(), OperatorId(i)));
   }
   CompileJob job;
   job.subgraph = std::make_shared<const Program>(sub);

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
+#include <string>
 #include <tuple>
 
 #include "core/document/document.h"
@@ -115,6 +117,44 @@ TEST_F(EngineJobs, ALineOfAKernelCameFromEveryPlaceThatHasIt) {
     for (const std::uint32_t o : line) tokens.insert(text.substr(spans[o].begin, spans[o].end - spans[o].begin));
   EXPECT_TRUE(tokens.contains("A[i, k]"));
   EXPECT_TRUE(tokens.contains("B[i, k]"));
+  ASSERT_EQ(kernel.expressionPlaces.size(), 1u);
+  tokens.clear();
+  for (const std::uint32_t o : kernel.expressionPlaces[0])
+    tokens.insert(text.substr(spans[o].begin, spans[o].end - spans[o].begin));
+  EXPECT_TRUE(tokens.contains("A[i, k]"));
+  EXPECT_TRUE(tokens.contains("B[i, k]"));
+}
+
+// In a function, and in a loop, whose body has no nodes.
+TEST_F(EngineJobs, ALineOfAnExpressionHasThePlacesOfItsStatement) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string text =
+      "def twice(x[8, 6]) -> y {\n  y[n, i] = tanh(x[n, i]) * 2 }\n"
+      "input X[8, 6] = normal(0, 1)\nparam V[6, 6] = normal(0, 0.1)\nT = twice(X)\nh[n: 8, i: 6] = 0\n"
+      "for s in 0..12 {\n  z[n, i] = sum[j] V[i, j]*h[n, j]\n  h[n, i] = sigmoid(z[n, i] + T[n, i])\n}\n"
+      "loss L = mean[n, i] h[n, i]^2\ntrain L { steps = 20; optimizer = sgd(lr=0.1) }\n";
+  engine.send(DocumentReplaced{1, "test.nf", m_folder.path(""), text});
+  const auto spans = engine.await<Analysis>().spans;
+  std::map<std::string, std::set<std::string>> written;  // by what a line makes
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+    const auto kernel = engine.ask<Kernel>(KernelRequest{s.id, {}, {"loops"}});
+    std::istringstream lines(kernel.expression);
+    std::size_t number = 0;
+    for (std::string line; std::getline(lines, line); ++number) {
+      ASSERT_LT(number, kernel.expressionPlaces.size());
+      auto& places = written[line.substr(0, line.find('['))];
+      for (const std::uint32_t o : kernel.expressionPlaces[number])
+        places.insert(text.substr(spans[o].begin, spans[o].end - spans[o].begin));
+    }
+    EXPECT_EQ(kernel.expressionPlaces.size(), number);
+  }
+  const auto has = [&](const std::string& tensor, const std::string& place) { return written[tensor].contains(place); };
+  EXPECT_TRUE(has("T", "x[n, i]"));
+  EXPECT_TRUE(has("T", "twice"));
+  EXPECT_TRUE(has("z", "V[i, j]"));
+  EXPECT_TRUE(has("h", "T[n, i]"));
+  EXPECT_FALSE(has("h", "V[i, j]"));
+  EXPECT_FALSE(has("z", "T[n, i]"));
 }
 
 // Before anything was tried a profile is of the first kernels, and says so.

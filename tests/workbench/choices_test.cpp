@@ -418,19 +418,23 @@ TEST_F(Choices, ALineOfALoopsKernelIsOneStatementOfIt) {
     window->showPage(MainWindow::Page::Author);
     window->notebook()->scrollToByte(text.find(place), true);
     ASSERT_TRUE(wait([&] { return !window->workspace().selection().empty(); }));
+    std::set<std::string> statements;  // that light up
     for (const auto& subgraph : window->workspace().subgraphs().subgraphs) {
       if (subgraph.loop != "h" && subgraph.loop != "c") continue;
       ASSERT_TRUE(showKernel(subgraph.id));
       const auto* expression = kernel->findChild<QPlainTextEdit*>();
       for (const QTextEdit::ExtraSelection& s : expression->extraSelections())
         if (s.format.boolProperty(QTextFormat::FullWidthSelection)) {
-          EXPECT_FALSE(expression->document()->findBlockByNumber(s.cursor.blockNumber()).text().startsWith("h[b, o]"));
+          const QString line = expression->document()->findBlockByNumber(s.cursor.blockNumber()).text();
+          EXPECT_FALSE(line.startsWith("h[b, o]")) << line.toStdString();
+          statements.insert(line.left(line.indexOf('[')).toStdString());
         } else if (std::string_view(place).starts_with("c[") && s.format.background().style() != Qt::NoBrush) {
           EXPECT_EQ(s.cursor.selectedText(), "`c#1`[b, o]") << "what it reads, not what it makes";
           ++boxed;
         }
       ++looked;
     }
+    EXPECT_TRUE(statements.contains(std::string_view(place).starts_with("c[") ? "c" : "g.sum"));
   }
   EXPECT_GT(looked, 0);
   EXPECT_GT(boxed, 0);
