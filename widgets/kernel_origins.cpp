@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "widgets/kernel_view.h"
 
@@ -39,31 +40,35 @@ bool KernelView::holds(std::uint32_t outer, std::uint32_t inner) const {
   return a.source == b.source && a.begin <= b.begin && a.end >= b.end && a.end - a.begin > b.end - b.begin;
 }
 
-// Its tokens; of a line that was written out from a statement of a function that statement, whose calls are all that the function makes,
-// else the largest part of one.
+// A line has first what it does itself, then what that reads. Chosen are the tokens of the statement that does it; where a function was
+// written out its statement there, whose calls are all that the function makes, else the largest part of one.
 protocol::Origins KernelView::chosenByLine(const protocol::Origins& line) const {
   const auto& spans = m_selection->spans();
-  const protocol::Origins origins = ownOf(line);
+  protocol::Origins origins = ownOf(line);
+  std::erase_if(origins, [&](std::uint32_t o) { return o >= spans.size(); });
   const auto isCall = [this](std::uint32_t o) { return m_selection->isCall(o); };
-  const auto isWritten = [&](std::uint32_t o) {
-    if (!isInBody(o) || isCall(o)) return false;
-    const bool holdsCall = std::ranges::any_of(origins, [&](std::uint32_t k) { return isCall(k) && holds(o, k); });
-    return !holdsCall && std::ranges::none_of(origins, [&](std::uint32_t k) { return isInBody(k) && holds(k, o); });
-  };
-  const auto rank = [&](std::uint32_t o) {
-    const bool statement = m_spanText && m_spanText(spans[o]).contains(QLatin1Char('='));
-    return std::pair(statement, spans[o].end - spans[o].begin);
-  };
+  const auto first = std::ranges::find_if_not(origins, isCall);
+  if (first == origins.end()) return m_selection->innermost(origins);
+  const auto isWithin = [&](std::uint32_t inner, std::uint32_t outer) { return inner == outer || holds(outer, inner); };
+  const auto isStatement = [&](std::uint32_t o) { return m_spanText && m_spanText(spans[o]).contains(QLatin1Char('=')); };
+  if (!isInBody(*first)) {
+    std::optional<std::uint32_t> statement;  // the smallest
+    for (std::uint32_t o = 0; o < spans.size(); ++o)
+      if (isWithin(*first, o) && isStatement(o) && (!statement || holds(*statement, o))) statement = o;
+    protocol::Origins tokens;
+    for (const std::uint32_t o : origins)
+      if (!isInBody(o) && !isCall(o) && isWithin(o, statement.value_or(*first))) tokens.push_back(o);
+    return m_selection->innermost(tokens);
+  }
   std::optional<std::uint32_t> written;
-  for (const std::uint32_t o : origins)
-    if (o < spans.size() && isWritten(o) && (!written || rank(o) > rank(*written))) written = o;
-  if (written) return {*written};
-  protocol::Origins tokens = origins;
-  std::erase_if(tokens, [&](std::uint32_t o) { return isInBody(o) || isCall(o); });
-  if (!tokens.empty()) return m_selection->innermost(tokens);
-  protocol::Origins calls = origins;
-  std::erase_if(calls, [this](std::uint32_t o) { return isInBody(o); });
-  return m_selection->innermost(calls);
+  const auto rank = [&](std::uint32_t o) { return std::tuple(isWithin(*first, o), isStatement(o), spans[o].end - spans[o].begin); };
+  for (const std::uint32_t o : origins) {
+    if (!isInBody(o) || isCall(o)) continue;
+    const bool holdsCall = std::ranges::any_of(origins, [&](std::uint32_t k) { return isCall(k) && holds(o, k); });
+    const bool isPart = std::ranges::any_of(origins, [&](std::uint32_t k) { return isInBody(k) && holds(k, o); });
+    if (!holdsCall && !isPart && (!written || rank(o) > rank(*written))) written = o;
+  }
+  return {written.value_or(*first)};
 }
 
 protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {

@@ -170,8 +170,9 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
     for (const Tag& tag : m_tags)
       if (at >= tag.begin && at < tag.end) return m_selection->select({tag.origin});
     const auto block = static_cast<std::size_t>(m_expression->textCursor().blockNumber());
-    if (block < m_kernel.expressionOrigins.size() && !m_kernel.expressionOrigins[block].empty())
-      m_selection->select(ownOf(m_kernel.expressionOrigins[block]));
+    if (block >= m_kernel.expressionOrigins.size() || m_kernel.expressionOrigins[block].empty()) return;
+    const protocol::Origins bodies = bodiesOfBlock(block);
+    m_selection->select(bodies.empty() ? ownOf(m_kernel.expressionOrigins[block]) : chosenByLine(bodies));
   });
   connect(selection, &Selection::changed, this, &KernelView::tint);
   connect(theme, &Theme::changed, this, [this] {
@@ -351,7 +352,10 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
   m_header->setDetail(shownDetail());
   showFacts();
   const QString expression = QString::fromStdString(kernel.expression).trimmed();
-  m_expression->setPlainText(expression);
+  if (expression != m_expression->toPlainText()) {
+    const QSignalBlocker quiet(m_expression);  // nobody has moved its cursor
+    m_expression->setPlainText(expression);
+  }
   fitExpression();
   showText();
 }

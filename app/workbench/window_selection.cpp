@@ -655,7 +655,8 @@ void MainWindow::refreshLeads() {
                        tr("Gradient %1").arg(shortName(name)),
                        {},
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
-  for (Lead& lead : leadsOf({}, {decision->producerNode, decision->consumerNode}, false)) leads.push_back(std::move(lead));
+  for (Lead& lead : leadsOf({}, {decision->producerNode, decision->consumerNode}, false))
+    if (std::ranges::find(leads, lead.target, &Lead::target) == leads.end()) leads.push_back(std::move(lead));
   m_explain->card()->setLeads(leads);
 }
 

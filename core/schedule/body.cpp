@@ -2,8 +2,6 @@
 #include "core/schedule/body.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
 
 #include "core/support/assert.h"
 
@@ -54,31 +52,13 @@ ValueId BodyLowering::asStored(TensorId tensor, ValueId value, OriginId origin) 
   return type == DType::F16 || type == DType::BF16 ? convert(value, type, origin) : value;
 }
 
-namespace {
-
-void addSpans(const Program& program, OriginId id, std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>>& into) {
-  if (!id.valid()) return;
-  const Origin& origin = program[id];
-  if (origin.pass.empty()) into.emplace(origin.span.source.value, origin.span.begin, origin.span.end);
-  for (const OriginId parent : origin.parents) addSpans(program, parent, into);
-}
-
-// The word `sum` of a reduction within an expression: what reads the sum has it from there, and so has the tensor of the sum.
-bool isWhereItIsMade(const Program& program, OriginId load, OriginId tensor) {
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> read, made;
-  addSpans(program, load, read);
-  addSpans(program, tensor, made);
-  return read == made;
-}
-
-}  // namespace
-
-// The access that the value stands for leaves no read behind: its origin goes on to the value. A sum has its own lines here.
+// The access that the value stands for leaves no read behind: its origin goes on to the value. A sum that is read
+// where it is written, with the origin of its tensor, has its own lines.
 ValueId BodyLowering::readAs(const ScalarNode& load, ValueId value) {
   const ValueId made = convert(asStored(m_program[load.access].tensor, value, load.origin), load.type, load.origin);
   auto& origins = m_function.values[made.value].readAs;
   if (load.origin.valid() && std::find(origins.begin(), origins.end(), load.origin) == origins.end() &&
-      !isWhereItIsMade(m_program, load.origin, m_program[m_program[load.access].tensor].origin))
+      load.origin != m_program[m_program[load.access].tensor].origin)
     origins.push_back(load.origin);
   return made;
 }

@@ -135,6 +135,14 @@ ValueId Function::fma(ValueId a, ValueId b, ValueId c, OriginId origin) {
   return push(*this, std::move(v));
 }
 
+ValueId Function::addProduct(ValueId product, ValueId c, OriginId origin) {
+  const Value& v = values[product.value];
+  std::vector<OriginId> readAs = v.readAs;
+  const ValueId sum = fma(v.operands[0], v.operands[1], c, origin);
+  values[sum.value].readAs = std::move(readAs);
+  return sum;
+}
+
 ValueId Function::both(ValueId a, ValueId b) {
   if (!a.valid()) return b;
   if (!b.valid() || a == b) return a;
@@ -368,11 +376,18 @@ std::vector<ValueId> valuesOf(const Function& function, const Statement& stateme
 
 std::vector<OriginId> originsOf(const Function& function, const Statement& statement) {
   std::vector<OriginId> origins{statement.origin};
-  for (const ValueId id : valuesOf(function, statement)) {
-    const Value& v = function[id];
+  const auto values = valuesOf(function, statement);
+  for (auto id = values.rbegin(); id != values.rend(); ++id) {
+    const Value& v = function[*id];
     origins.push_back(v.origin);
     origins.insert(origins.end(), v.readAs.begin(), v.readAs.end());
   }
+  return origins;
+}
+
+std::vector<OriginId> distinct(std::vector<OriginId> origins) {
+  std::unordered_set<std::uint32_t> seen;
+  std::erase_if(origins, [&](OriginId id) { return !id.valid() || !seen.insert(id.value).second; });
   return origins;
 }
 

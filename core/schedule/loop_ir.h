@@ -192,7 +192,9 @@ struct Function {
   ValueId load(Place place, ValueId guard = {}, OriginId origin = {});
   ValueId apply(ScalarOp op, DType type, std::array<ValueId, 3> operands, OriginId origin = {});
   ValueId fma(ValueId a, ValueId b, ValueId c, OriginId origin = {});
-  ValueId both(ValueId a, ValueId b);  // a and b; an invalid one is true
+  ValueId addProduct(ValueId product, ValueId c,
+                     OriginId origin);  // the product is not rounded; fma stands for what it was read as
+  ValueId both(ValueId a, ValueId b);   // a and b; an invalid one is true
   StmtId forEach(VarId var, std::vector<StmtId> body, OriginId origin = {});
   StmtId when(ValueId condition, std::vector<StmtId> body, std::vector<StmtId> otherwise = {}, OriginId origin = {});
   StmtId store(Place place, ValueId value, OriginId origin = {});
@@ -230,10 +232,12 @@ std::int64_t boxBytes(const Function& function, const TensorMap& map);
 // Values a statement reads, operands before users, without repeats.
 std::vector<ValueId> valuesOf(const Function& function, const Statement& statement);
 
-// Of the statement and of all it reads, the accesses that were computed in place included; with repeats.
+// Of the statement and of all it reads, the accesses that were computed in place included; what is done last first, with repeats.
 std::vector<OriginId> originsOf(const Function& function, const Statement& statement);
+// The valid ones, each where it stands first.
+std::vector<OriginId> distinct(std::vector<OriginId> origins);
 
-// The text form. lineOrigins[i]: origins of line i, of the statement and of all it reads. lines[s]: line of statement s, from 1.
+// The text form. lineOrigins[i]: origins of line i, as originsOf. lines[s]: line of statement s, from 1.
 struct LoopText {
   std::string text;
   std::vector<std::vector<OriginId>> lineOrigins;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -89,10 +88,7 @@ class Printer {
 
   void line(std::size_t depth, const std::string& text, std::vector<OriginId> origins = {}) {
     m_result.text.append(2 * depth, ' ').append(text).append("\n");
-    std::erase_if(origins, [](OriginId id) { return !id.valid(); });
-    std::sort(origins.begin(), origins.end());
-    origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
-    m_result.lineOrigins.push_back(std::move(origins));
+    m_result.lineOrigins.push_back(distinct(std::move(origins)));
   }
 
   std::string index(const IndexExpr& e) const {

@@ -28,7 +28,7 @@ ValueId combine(Function& f, Reducer reducer, ValueId accumulator, ValueId value
       const Value& v = f[value];
       if (v.kind == Value::Kind::Apply && v.op == ScalarOp::Mul && (type == DType::F32 || type == DType::F64) &&
           f[v.operands[0]].type == type && f[v.operands[1]].type == type)
-        return f.fma(v.operands[0], v.operands[1], accumulator, v.origin);
+        return f.addProduct(value, accumulator, v.origin);
       return f.apply(ScalarOp::Add, type, {accumulator, value, {}}, v.origin);
     }
     case Reducer::Prod: return f.apply(ScalarOp::Mul, type, {accumulator, value, {}}, f[value].origin);

@@ -355,8 +355,8 @@ class Lowering {
     const auto is = [&](std::size_t k) { return m_f[v.operands[k]].type == acc.type; };
     const bool fused = acc.op->reducer == Reducer::Sum && v.kind == Value::Kind::Apply && v.op == ScalarOp::Mul &&
                        v.type == acc.type && isFloating(acc.type) && is(0) && is(1);
-    const ValueId sum = fused ? m_f.fma(v.operands[0], v.operands[1], old, acc.op->origin)
-                              : combine(m_f, acc.op->reducer, old, m_body.convert(term, acc.type));
+    const ValueId sum =
+        fused ? m_f.addProduct(term, old, acc.op->origin) : combine(m_f, acc.op->reducer, old, m_body.convert(term, acc.type));
     return m_f.store(place, sum, acc.op->origin);
   }
 

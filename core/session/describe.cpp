@@ -282,6 +282,9 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
                          spans.of(p, made[i].valid() ? p[made[i]].origin : t.origin),
                          given ? std::move(readers[i]) : protocol::Origins{}});
   }
+  std::set<std::string_view> named;  // in the text; the others are made within a call
+  for (const Symbol& s : notebook.symbols)
+    if (s.kind != Symbol::Kind::Function) named.insert(s.name);
   const std::vector<Hash> meanings = cellMeanings(sound);
   for (std::size_t i = 0; i < sound.cells.size(); ++i) {
     const CellInfo& cell = sound.cells[i];
@@ -302,7 +305,7 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
     for (const TensorId t : cell.defines) {
       info.defines.push_back(p[t].name);
       if (!made[t.value].valid()) continue;
-      last = t;
+      if (!last.valid() || named.contains(p[t].name) || !named.contains(p[last].name)) last = t;
       if (makers.insert(made[t.value]).second) flops += flopsOf(p, made[t.value]);
     }
     if (last.valid() && info.status != protocol::CellStatus::Error)

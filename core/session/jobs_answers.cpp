@@ -369,6 +369,17 @@ class OriginsOfEquals {
   std::map<std::uint32_t, std::vector<std::pair<const Program*, OriginId>>> m_same;
 };
 
+// The word `sum` of a reduction within an expression: what reads the sum is written there, and so is the tensor of the sum. Who lowers
+// the program knows no places, only that both are one.
+void joinReadsOfSums(Program& program, const OriginSpans& spans) {
+  const auto places = [&](OriginId origin) { return std::pair(spans.of(program, origin), spans.expandedFrom(program, origin)); };
+  for (ScalarNode& n : program.scalars) {
+    if (n.op != ScalarOp::Load) continue;
+    const OriginId made = program[program[n.access].tensor].origin;
+    if (made.valid() && places(n.origin) == places(made)) n.origin = made;
+  }
+}
+
 }  // namespace
 
 void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, const protocol::KernelRequest& request,
@@ -422,7 +433,9 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     answer.expressionPlaces.push_back(same.places(revision.spans(), OperatorId(i)));
   }
   CompileJob job;
-  job.subgraph = std::make_shared<const Program>(sub);
+  Program sent = sub;
+  joinReadsOfSums(sent, revision.spans());
+  job.subgraph = std::make_shared<const Program>(std::move(sent));
   // With origins the program is another text than the one workers know under its hash: it is sent under a hash of its own.
   job.hash = Hasher().add(found->subgraph.hash).add("with origins").add(revision.number()).finish();
   job.target = std::make_shared<const Target>(found->target);

@@ -140,10 +140,7 @@ class Emitter : private Frame {
   void line(const std::string& text, std::vector<OriginId> origins = {}) {
     if (!text.empty() && text[0] != '#') m_text.text.append(2 * m_depth, ' ');
     m_text.text.append(text).append("\n");
-    std::erase_if(origins, [](OriginId id) { return !id.valid(); });
-    std::sort(origins.begin(), origins.end());
-    origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
-    m_text.lineOrigins.push_back(std::move(origins));
+    m_text.lineOrigins.push_back(loop::distinct(std::move(origins)));
   }
 
   // ------------------------------------------------------------ frame
@@ -525,8 +522,8 @@ class Emitter : private Frame {
       const bool simple = v.kind == Value::Kind::Constant || (v.kind == Value::Kind::Index && text.size() < 24);
       if (!simple && (readers[id] > 1 || text.size() > kLongest)) {
         const std::string name = fresh("v");
-        std::vector<OriginId> origins = v.readAs;
-        origins.push_back(v.origin);
+        std::vector<OriginId> origins{v.origin};
+        origins.insert(origins.end(), v.readAs.begin(), v.readAs.end());
         line("const " + valueType(v.type) + " " + name + " = " + bare(text) + ";", std::move(origins));
         text = name;
       }

@@ -157,6 +157,48 @@ TEST_F(EngineJobs, ALineOfAnExpressionHasThePlacesOfItsStatement) {
   EXPECT_FALSE(has("z", "T[n, i]"));
 }
 
+// What is computed where it is read leaves no read behind: the line knows the access, in a function too. What a line does itself
+// stands first.
+TEST_F(EngineJobs, ALineCameFromTheAccessesThatWereComputedInPlace) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string text =
+      "def twice(x[n, m]) -> y {\n  u[i, k] = tanh(x[i, k])\n  y[i, k] = u[i, k] * 2 }\n"
+      "input X[8, 16] = normal(0, 1)\nP[i, k] = X[i, k] * 3\nQ = twice(P)\nR[i] = exp(sum[k] Q[i, k])\nshow R\n";
+  engine.send(DocumentReplaced{1, "test.nf", m_folder.path(""), text});
+  const auto spans = engine.await<Analysis>().spans;
+  std::set<std::string> all;
+  std::vector<std::string> ofR;
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+    const auto kernel = engine.ask<Kernel>(KernelRequest{s.id, {}, {"loops"}});
+    std::istringstream lines(kernel.texts.at(0).text);
+    std::size_t number = 0;
+    for (std::string line; std::getline(lines, line); ++number) {
+      if (number >= kernel.texts[0].lineOrigins.size()) break;
+      const bool stores = line.find(" R[") < line.find(" = ");
+      for (const std::uint32_t o : kernel.texts[0].lineOrigins[number]) {
+        const std::string place = text.substr(spans[o].begin, spans[o].end - spans[o].begin);
+        all.insert(place);
+        if (stores) ofR.push_back(place);
+      }
+    }
+  }
+  EXPECT_TRUE(all.contains("P[i, k]") || all.contains("x[i, k]"));
+  EXPECT_TRUE(all.contains("u[i, k]"));
+  EXPECT_TRUE(all.contains("Q[i, k]")) << "its product goes into a sum";
+  ASSERT_FALSE(ofR.empty());
+  EXPECT_EQ(ofR.front(), "R[i] = exp(sum[k] Q[i, k])");
+}
+
+// What a call makes on the way has no name in the text.
+TEST_F(EngineJobs, TheLineUnderACellIsOfWhatTheTextNames) {
+  EngineProcess engine(m_folder.path(""));
+  const Analysis analysis = engine.document(
+      "# %%\ndef rec(x[N, M]) -> y {\n  s[a: N, b: M] = 0\n  for t in 0..3 { s[a, b] = tanh(s[a, b] + x[a, b]) }\n"
+      "  y[a, b] = s[a, b] * 2 }\ninput X[8, 10] = normal(0, 1)\n# %%\nP = rec(X)\nQ = rec(P)\n# %%\nshow Q\n");
+  ASSERT_EQ(analysis.cells.size(), 3u);
+  EXPECT_TRUE(analysis.cells[1].summary.starts_with("Q  f32 [8, 10]")) << analysis.cells[1].summary;
+}
+
 // Before anything was tried a profile is of the first kernels, and says so.
 TEST_F(EngineJobs, AProfileTellsWhichKernelsItTimed) {
   EngineProcess engine(m_folder.path(""));

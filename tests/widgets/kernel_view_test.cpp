@@ -245,6 +245,28 @@ TEST_F(Tuning, ATokenIsFoundInItsOwnStatement) {
   EXPECT_EQ(marked.join(" | "), "Q.sum[b, n] | exp");
 }
 
+// A faster kernel takes its place while somebody reads: nobody has moved the cursor.
+TEST_F(Tuning, AnotherKernelUnderTheCursorChoosesNothing) {
+  KernelView view(&theme, &selection);
+  view.setSpanText(
+      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  view.resize(700, 600);
+  view.show();
+  view.setKernel(capsule::kernel("aa01", 41));
+  auto* expression = view.findChild<QPlainTextEdit*>();
+  expression->setFocus();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return expression->hasFocus(); }));
+  expression->moveCursor(QTextCursor::End);
+  ASSERT_FALSE(selection.empty());
+  selection.clear();
+  Kernel other = capsule::kernel("aa01", 42);
+  other.expression = "Z" + other.expression.substr(1);
+  view.setKernel(other);
+  EXPECT_TRUE(expression->hasFocus());
+  EXPECT_EQ(expression->toPlainText().front(), QChar('Z'));
+  EXPECT_TRUE(selection.empty());
+}
+
 // Its place is that of what reads the same, whose lines are there: it is none of them.
 TEST_F(Tuning, WhatNoKernelComputesHasNoLines) {
   KernelView view(&theme, &selection);

@@ -89,15 +89,18 @@ struct Agreement : RealEngine, testing::WithParamInterface<int> {
     return out;
   }
 
+  static std::string madeBy(const QString& line) {
+    const QString name =
+        line.section(QLatin1Char('['), 0, 0).section(QStringLiteral(" ="), 0, 0).remove(QLatin1Char('`')).trimmed();
+    return (name.startsWith(QLatin1Char('@')) ? name.section(QLatin1Char(' '), 1) : name).toStdString();
+  }
+
   Shown shown() const {
     Shown out;
     out.lines = kernel->tintedLines();
     const auto* expression = kernel->findChild<QPlainTextEdit*>();
-    for (const int line : litExpressions(*kernel)) {
-      QString name = expression->document()->findBlockByNumber(line).text();
-      name = name.section(QLatin1Char('['), 0, 0).section(QStringLiteral(" ="), 0, 0).remove(QLatin1Char('`')).trimmed();
-      out.expressions.insert((name.startsWith(QLatin1Char('@')) ? name.section(QLatin1Char(' '), 1) : name).toStdString());
-    }
+    for (const int line : litExpressions(*kernel))
+      out.expressions.insert(madeBy(expression->document()->findBlockByNumber(line).text()));
     for (const QLabel* label : kernel->findChildren<QLabel*>())
       out.around = out.around || label->text().startsWith(QLatin1String("part of this kernel"));
     return out;
@@ -173,15 +176,20 @@ TEST_P(Agreement, ALineOfAKernelLeadsBackToIt) {
     std::set<protocol::Origins> seen;
     for (std::size_t i = 0; i < lines.size(); ++i)
       if (!lines[i].empty() && seen.insert(lines[i]).second) numbers.push_back(i);
-    std::ranges::shuffle(numbers, random);
-    for (std::size_t i = 0; i < std::min<std::size_t>(numbers.size(), 4); ++i) {
-      SCOPED_TRACE("line " + std::to_string(numbers[i] + 1) + again());
+    const QStringList code = kernel->text().split(QLatin1Char('\n'));
+    const QStringList statements = kernel->findChild<QPlainTextEdit*>()->toPlainText().split(QLatin1Char('\n'));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      SCOPED_TRACE("line " + std::to_string(numbers[i] + 1));
       ASSERT_TRUE(showKernel(subgraph.id));
       kernel->chooseLine(static_cast<int>(numbers[i]));
       settle();
       ++clicked;
       const auto lit = kernel->tintedLines();
       EXPECT_NE(std::ranges::find(lit, static_cast<int>(numbers[i])), lit.end());
+      const std::string stored = madeBy(code.value(static_cast<int>(numbers[i])));
+      if (std::ranges::any_of(statements, [&](const QString& s) { return !s.isEmpty() && madeBy(s) == stored; })) {
+        EXPECT_TRUE(shown().expressions.contains(stored)) << stored;
+      }
       const Links led = links();
       EXPECT_TRUE(led.kernels.contains(subgraph.id));
       EXPECT_TRUE(led.cut || led.nodes.contains(subgraph.loop) ||
@@ -189,6 +197,34 @@ TEST_P(Agreement, ALineOfAKernelLeadsBackToIt) {
     }
   }
   EXPECT_GT(clicked, 5);
+}
+
+TEST_P(Agreement, ALineOfAnExpressionLeadsBackToIt) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  int clicked = 0;
+  for (const SubgraphInfo& subgraph : subgraphs) {
+    SCOPED_TRACE(subgraph.name);
+    ASSERT_TRUE(showKernel(subgraph.id));
+    auto* expression = kernel->findChild<QPlainTextEdit*>();
+    for (int line = 0; line < expression->document()->blockCount(); ++line) {
+      const QTextBlock block = expression->document()->findBlockByNumber(line);
+      if (block.text().isEmpty()) continue;
+      SCOPED_TRACE(block.text().toStdString());
+      window->inspector()->setFocus();
+      expression->moveCursor(QTextCursor::Start);
+      expression->setFocus();
+      QTextCursor at(block);
+      at.movePosition(QTextCursor::EndOfBlock);
+      expression->setTextCursor(at);
+      settle();
+      ++clicked;
+      EXPECT_TRUE(litExpressions(*kernel).contains(line));
+      EXPECT_FALSE(kernel->tintedLines().empty());
+      const Links led = links();
+      EXPECT_TRUE(led.cut || led.kernels.contains(subgraph.id));
+    }
+  }
+  EXPECT_GT(clicked, 10);
 }
 
 TEST_P(Agreement, ANodeLeadsToItsKernels) {

@@ -122,6 +122,29 @@ TEST_F(Choices, ADecisionLeadsToTheKernelsOfBothItsEnds) {
   }
 }
 
+TEST_F(Choices, ADecisionLeadsToEachThingOnce) {
+  openChecked(
+      "# %%\ninput X[6, 5] = normal(0, 1)\nparam W[5, 5] = normal(0, 1)\n"
+      "Y[i, j] = tanh(sum[k] X[i, k] * W[k, j])\nZ[i, j] = sum[k] Y[i, k] * W[k, j]\nloss L = mean[i, j] Z[i, j]^2\n"
+      "show d(L)/d(W)\n# %%\ntrain L { optimizer = adam(lr=0.1); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
+  const auto& decisions = window->explain()->fusion()->report().decisions;
+  int gradients = 0;
+  for (std::size_t i = 0; i < decisions.size(); ++i) {
+    window->explain()->chooseDecision(static_cast<int>(i));
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);  // links of the decision before
+    std::set<QString> seen;
+    for (const auto* lead : window->explain()->card()->findChildren<QToolButton*>()) {
+      if (!lead->objectName().contains(QLatin1Char(':'))) continue;
+      EXPECT_TRUE(seen.insert(lead->objectName()).second)
+          << decisions[i].producer << " -> " << decisions[i].consumer << ": " << lead->objectName().toStdString();
+      gradients += lead->objectName().startsWith(QLatin1String("tensor:")) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(gradients, 0);
+}
+
 // One of several results of a call, and what a call makes on the way, is what is written of it, not all of the call.
 TEST_F(Choices, APartOfACallHasTheLinesAndFormulasOfItsOwn) {
   openChecked(
