@@ -59,9 +59,10 @@ class ProfileModel : public QAbstractTableModel {
 
  private:
   struct Rates {
-    double bandwidth = 0, arithmetic = 0, launch = 0;  // parts of the ceilings; launch: L of the time of a call
+    double bandwidth = 0, cache = 0, arithmetic = 0, launch = 0;  // parts of the ceilings; launch: L of the time of a call
   };
   Rates ratesOf(const protocol::KernelTimeInfo& kernel) const;
+  bool staysInCache() const;  // what all kernels read and write: memory limits none of them
   protocol::Profile m_profile;
   bool ofOtherDevice() const { return !m_deviceInUse.empty() && !m_profile.device.empty() && m_profile.device != m_deviceInUse; }
   std::optional<std::set<std::string>> m_kernels;

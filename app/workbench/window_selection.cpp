@@ -608,7 +608,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
         return node.id == tensor && node.kind == protocol::NodeKind::Operator;
       }))
     leads.push_back({QStringLiteral("stale"), several ? tr("No kernel in this step") : tr("No kernel in training"),
-                     several ? tr("another step or a show runs it") : tr("a show runs it"),
+                     several ? tr("runs elsewhere") : tr("a show runs it"),
                      QStringLiteral("node:") + QString::fromStdString(tensor)});
   return leads;
 }

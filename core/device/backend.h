@@ -151,6 +151,7 @@ class Backend {
     double measuredAt = 0;                                      // of the constants, seconds since 1970; 0: unknown
     Estimate bandwidth, flopRate, launchSeconds;                // of the whole device, per second; value 0: not measured
     Estimate l2Bandwidth;                                       // bytes per second, whole device; value 0: not measured
+    std::int64_t l2Bytes = 0;                                   // of the whole device; 0: unknown
     std::vector<std::pair<std::string, std::string>> versions;  // {"LLVM", "19.1.7"}, driver, code generator
   };
   virtual About about(const std::string&, int) { return {}; }

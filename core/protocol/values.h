@@ -407,11 +407,12 @@ struct DeviceConstants {
   double flopRate = 0;       // P_c, operations per second
   double launchSeconds = 0;  // L
   double l2Bandwidth = 0;    // 0: not measured
+  std::int64_t l2Bytes = 0;  // of the caches that the rate is of; 0: unknown
   double measuredSecondsAgo = 0;
   std::int64_t threads = 0;                                              // of the device that the rates are of; 0: it has none
   Interval bandwidthInterval, flopInterval, launchInterval, l2Interval;  // in the units of what they are of
   bool assumed = false;                                                  // nobody measures this device
-  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, threads,
+  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, l2Bytes, measuredSecondsAgo, threads,
             bandwidthInterval, flopInterval, launchInterval, l2Interval, assumed);
 };
 

@@ -451,11 +451,12 @@ class ContractionBuilder {
     merged[m_knobs.vectorAxis] = merged[m_knobs.vectorAxis] + inTile;
     const IndexExpr accOffset = m_width * row + inTile;
 
-    const auto overTile = [&](std::vector<StmtId> body) {
-      body = {m_f.forEach(v, std::move(body), origin())};
-      for (auto it = rowVars.rbegin(); it != rowVars.rend(); ++it) body = {m_f.forEach(*it, std::move(body), origin())};
+    const auto overTileOf = [&](std::vector<StmtId> body, OriginId of) {
+      body = {m_f.forEach(v, std::move(body), of)};
+      for (auto it = rowVars.rbegin(); it != rowVars.rend(); ++it) body = {m_f.forEach(*it, std::move(body), of)};
       return body;
     };
+    const auto overTile = [&](std::vector<StmtId> body) { return overTileOf(std::move(body), origin()); };
     std::vector<StmtId> all{
         m_f.forEach(lane, overTile({m_f.store({m_acc, accOffset, {}}, m_f.constant(0, DType::F32), origin())}), origin())};
 
@@ -582,8 +583,10 @@ class ContractionBuilder {
       stores.push_back(m_f.store(to, value, op.origin));
     }
     m_body->forget();
-    if (columnTail) stores = {m_f.when(m_f.ge0(IndexExpr(columnRest - 1) - inTile), std::move(stores), {}, origin())};
-    all.push_back(m_f.forEach(lane, overTile(std::move(stores)), origin()));
+    const bool fused = !m_knobs.apart && !m_view.epilogue.empty();
+    const OriginId last = fused ? m_program[m_view.epilogue.back()].origin : origin();
+    if (columnTail) stores = {m_f.when(m_f.ge0(IndexExpr(columnRest - 1) - inTile), std::move(stores), {}, last)};
+    all.push_back(m_f.forEach(lane, overTileOf(std::move(stores), last), last));
     return all;
   }
 

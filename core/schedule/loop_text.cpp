@@ -189,7 +189,7 @@ class Printer {
         open(id, depth, "if " + condition + ":");
         body(s.body, depth + 1);
         if (!s.otherwise.empty()) {
-          line(depth, "else:");
+          line(depth, "else:", originsOf(m_f, s));
           body(s.otherwise, depth + 1);
         }
         return;

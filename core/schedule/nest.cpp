@@ -140,7 +140,7 @@ ValueId NestBuilder::inside() {
 std::vector<StmtId> NestBuilder::overLanes(std::vector<StmtId> body, OriginId origin) {
   if (!m_lane.valid()) return body;
   if (!tail()) return {m_f.forEach(m_lane, std::move(body), origin)};
-  const StmtId masked = m_f.forEach(m_lane, {m_f.when(inside(), body)}, origin);
+  const StmtId masked = m_f.forEach(m_lane, {m_f.when(inside(), body, {}, origin)}, origin);
   if (!m_block.valid()) return {masked};
   const StmtId whole = m_f.forEach(m_lane, std::move(body), origin);
   return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - m_blockAt), {whole}, {masked}, origin)};

@@ -541,6 +541,7 @@ void addMeasurement(protocol::DeviceConstants& c, const Backend::About& about) {
   if (about.measuredAt > 0) c.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
   c.assumed = about.bandwidth.samples == 0;
   c.l2Bandwidth = about.l2Bandwidth.value;
+  c.l2Bytes = about.l2Bytes;
   c.bandwidthInterval = intervalOf(c.bandwidth, about.bandwidth);
   c.flopInterval = intervalOf(c.flopRate, about.flopRate);
   c.launchInterval = intervalOf(c.launchSeconds, about.launchSeconds);

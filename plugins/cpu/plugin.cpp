@@ -94,6 +94,7 @@ class CpuBackend final : public Backend {
             m.flopRate,
             m.launchSeconds,
             m.l2Bandwidth,
+            describeHost(threadsOr(threads)).l2Bytes * threadsOr(threads),
             {{"LLVM", LLVM_VERSION_STRING}, {"code generator", std::to_string(kCodeGeneratorVersion)}}};
   }
 };

@@ -572,6 +572,7 @@ TEST_F(EngineJobs, EveryFigureOfADeviceIsMeasuredAgain) {
       EXPECT_LE(interval.low, value);
       EXPECT_GE(interval.high, value);
     }
+    EXPECT_GE(k.l2Bytes, 64 << 10);
     if (cpu->kernels) { EXPECT_LT(cpu->kernels->measuredSecondsAgo, 86400); }
     EXPECT_EQ(files, cpu->kernels ? 2 : 1);
     // Decisions count with what was measured, by this engine or by another one since.

@@ -246,9 +246,9 @@ inline protocol::Devices devices() {
                        "2 threads, AVX-512",
                        "",
                        true,
-                       DeviceConstants{"cpu", 38.0e9, 190e9, 2.1e-6, 0, 720, 2},
+                       DeviceConstants{"cpu", 38.0e9, 190e9, 2.1e-6, 0, 0, 720, 2},
                        {{"L2", "1 MiB"}, {"vector", "64 bytes"}},
-                       DeviceConstants{"cpu", 21.4e9, 96e9, 2.1e-6, 0, 720, 1}});
+                       DeviceConstants{"cpu", 21.4e9, 96e9, 2.1e-6, 0, 0, 720, 1}});
   d.devices.push_back({"reference", "reference", "Reference interpreter, f64", "", false, std::nullopt, {}, std::nullopt});
   d.devices.push_back(
       {"cuda:0", "cuda", "", "no CUDA driver was found: libcuda.so.1 is not there", false, std::nullopt, {}, std::nullopt});

@@ -581,6 +581,24 @@ TEST_F(Tuning, TheProfileIsATableWithASentence) {
   EXPECT_TRUE(model->limitOf(0).startsWith("Limited by arithmetic: 48 %")) << model->limitOf(0).toStdString();
   EXPECT_TRUE(model->limitOf(1).startsWith("Limited by memory: 75 %")) << model->limitOf(1).toStdString();
   EXPECT_TRUE(model->limitOf(2).startsWith("Limited by its launch")) << model->limitOf(2).toStdString();
+  const auto isLimit = [&](int column) { return model->data(model->index(1, column), ProfileModel::kLimitRole).toBool(); };
+  EXPECT_TRUE(isLimit(ProfileModel::kBandwidth));
+  // What never leaves the cache is not limited by memory.
+  DeviceConstants cached = device;
+  cached.l2Bytes = std::int64_t{1} << 40;
+  for (const auto& [rate, sentence] :
+       std::vector<std::pair<double, QString>>{{100e9, "Limited by neither ceiling: L2, where all of it stays, at 15 %"},
+                                               {30e9, "Limited by L2, where all of it stays: 50 % of its bandwidth"},
+                                               {10e9, "Served by a cache: it moves 150 % of what L2 could"}}) {
+    cached.l2Bandwidth = rate;
+    view.setDevice(cached);
+    EXPECT_TRUE(model->limitOf(1).startsWith(sentence)) << model->limitOf(1).toStdString();
+    EXPECT_EQ(isLimit(ProfileModel::kBandwidth), rate == 30e9);
+  }
+  cached.l2Bytes = 4096;
+  view.setDevice(cached);
+  EXPECT_TRUE(model->limitOf(1).startsWith("Limited by memory: 75 %")) << model->limitOf(1).toStdString();
+  view.setDevice(device);
   view.profile()->table()->setFocus();
   QTest::keyClick(view.profile()->table(), Qt::Key_Home, Qt::ControlModifier);
   EXPECT_EQ(view.current(), "bb02");

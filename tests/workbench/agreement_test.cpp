@@ -186,6 +186,14 @@ TEST_P(Agreement, ALineOfAKernelLeadsBackToIt) {
       ++clicked;
       const auto lit = kernel->tintedLines();
       EXPECT_NE(std::ranges::find(lit, static_cast<int>(numbers[i])), lit.end());
+      // A loop is of what it holds.
+      const auto depth = [&](qsizetype at) { return code[at].size() - code[at].trimmed().size(); };
+      const auto opens = [&](qsizetype at) { return code[at].endsWith(QLatin1Char(':')); };
+      const auto number = static_cast<qsizetype>(numbers[i]);
+      bool holds = !opens(number);
+      for (qsizetype at = number + 1; at < code.size() && depth(at) > depth(number); ++at)
+        holds = holds || (!opens(at) && std::ranges::find(lit, static_cast<int>(at)) != lit.end());
+      EXPECT_TRUE(holds) << code[number].toStdString();
       const std::string stored = madeBy(code.value(static_cast<int>(numbers[i])));
       if (std::ranges::any_of(statements, [&](const QString& s) { return !s.isEmpty() && madeBy(s) == stored; })) {
         EXPECT_TRUE(shown().expressions.contains(stored)) << stored;
