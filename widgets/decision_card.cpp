@@ -486,7 +486,9 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
                    (d.recomputed.empty() ? QString() : tr(", recomputed")));
   m_badge->show(stateIcon(d.state), stateWord(d.state), stateColor(d.state));
   QString why = shortName(d.why);
-  if (!d.recomputed.empty()) why += QLatin1Char('\n') + tr("Computed again: %1.").arg(shortName(d.recomputed));
+  if (!d.recomputed.empty())
+    why += QLatin1Char('\n') +
+           (fused ? tr("Computed again: %1.") : tr("Fused it would be computed again: %1.")).arg(shortName(d.recomputed));
   if (!d.producerClass.empty())
     why += QLatin1Char('\n') + tr("%1: %2 is %3, %4 is %5.")
                                    .arg(QString::fromStdString(d.category), shortName(d.producer), classWords(d.producerClass),

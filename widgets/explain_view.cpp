@@ -284,11 +284,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   connect(groups, &QToolButton::clicked, m_graph, &GraphView::toggleGroups);
   connect(m_zoom, &QToolButton::clicked, m_graph, &GraphView::fit);
 
-  connect(m_slider, &StageSlider::chosen, this, [this](const QString& stage) {
-    m_stage = stage;
-    m_slider->setCurrent(stage);
-    Q_EMIT stageWanted(stage);
-  });
+  connect(m_slider, &StageSlider::chosen, this, &ExplainView::wantStage);
   m_find->installEventFilter(this);
   connect(m_find, &QLineEdit::returnPressed, this, [this] { m_graph->findNext(m_find->text()); });
   connect(m_find, &QLineEdit::textEdited, this, [this](const QString& text) { m_graph->findFirst(text); });
@@ -547,6 +543,12 @@ void ExplainView::showCounts() {
     if (parts.size() == 1) parts << tr("nothing that this pass added or changed");
   }
   m_graphHeader->setDetail(parts.join(QStringLiteral(", ")));
+}
+
+void ExplainView::wantStage(const QString& stage) {
+  m_stage = stage;
+  m_slider->setCurrent(stage);
+  Q_EMIT stageWanted(stage);
 }
 
 void ExplainView::setGraph(const GraphPage& graph) {

@@ -59,6 +59,7 @@ class ExplainView : public DockPage {
   void setWaiting(bool waiting);                              // the graph and the decisions of what is written now are on their way
   void setHints(std::function<Document::FusionHint(const std::string&, const std::string&)> hints) { m_hints = std::move(hints); }
   QString stage() const { return m_stage; }
+  void wantStage(const QString& stage);  // the slider goes there, the graph comes
   GraphView* graph() const { return m_graph; }
   FusionModel* fusion() const { return m_model; }
   QTableView* table() const { return m_table; }

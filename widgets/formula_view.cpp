@@ -10,6 +10,7 @@
 #include <set>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 
 namespace nf {
 namespace {
@@ -103,6 +104,7 @@ void FormulaView::findTinted() {
     m_tinted.push_back(any ? std::move(own) : std::move(exact));
   }
   leaveOtherResults();
+  leaveOtherLosses();
   // What is chosen by its name is all that its formula writes out.
   for (std::size_t f = 0; f < m_formulas.size() && !m_selection->byPlace(); ++f)
     if (m_selection->isCalled(m_formulas[f].name)) m_tinted[f].assign(m_tinted[f].size(), true);
@@ -135,6 +137,17 @@ void FormulaView::leaveOtherResults() {
       if (nodes[i].bodies.empty() ? sameCall : bodies.relation(nodes[i].bodies) != Selection::Relation::Exact)
         m_tinted[f][i] = false;
   }
+}
+
+// The gradients of two losses come from the same places.
+void FormulaView::leaveOtherLosses() {
+  if (m_selection->byPlace()) return;
+  std::set<std::string> losses;
+  for (const std::string& tensor : m_selection->tensors()) losses.insert(lossOf(tensor));
+  if (losses.contains({})) return;
+  for (std::size_t f = 0; f < m_formulas.size(); ++f)
+    if (const std::string loss = lossOf(m_formulas[f].name); !loss.empty() && !losses.contains(loss))
+      m_tinted[f].assign(m_tinted[f].size(), false);
 }
 
 void FormulaView::setFormulas(std::vector<protocol::Formula> formulas) {

@@ -43,6 +43,7 @@ class FormulaView : public QWidget {
   void layOut();
   void findTinted();
   void leaveOtherResults();
+  void leaveOtherLosses();
   void placeScrollBar();
   const Theme* m_theme;
   Selection* m_selection;

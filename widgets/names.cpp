@@ -10,6 +10,11 @@ const QRegularExpression& derivative() {
   static const QRegularExpression form(QStringLiteral(R"(d\(([^()]+)\)/d\(([^()]+)\))"));
   return form;
 }
+// By what has a number: the gradient's own would stand at the same place.
+const QRegularExpression& derivativeByNumbered() {
+  static const QRegularExpression form(QStringLiteral(R"(d\(([^()]+)\)/d\(([^()#]+#[^()]*)\))"));
+  return form;
+}
 // "Y and 3 more"
 const QRegularExpression& countedForm() {
   static const QRegularExpression form(QStringLiteral(R"(^(.*?)( and (\d+) more)$)"));
@@ -20,10 +25,20 @@ bool severalLosses = false;
 
 void setSeveralLosses(bool several) { severalLosses = several; }
 
-QString derivativeText(const QString& name) { return QString(name).replace(derivative(), QStringLiteral("d\\1/d\\2")); }
+QString derivativeText(const QString& name) {
+  return QString(name)
+      .replace(derivativeByNumbered(), QStringLiteral("d\\1/d(\\2)"))
+      .replace(derivative(), QStringLiteral("d\\1/d\\2"));
+}
 
 QString shortName(const QString& name) {
-  return severalLosses ? derivativeText(name) : QString(name).replace(derivative(), QStringLiteral("d\\2"));
+  if (severalLosses) return derivativeText(name);
+  return QString(name).replace(derivativeByNumbered(), QStringLiteral("d(\\2)")).replace(derivative(), QStringLiteral("d\\2"));
+}
+
+std::string lossOf(const std::string& tensor) {
+  const auto found = derivative().match(QString::fromStdString(tensor));
+  return found.hasMatch() && found.capturedStart() == 0 ? found.captured(1).toStdString() : std::string();
 }
 
 QStringList spellings(const QString& name) {

@@ -13,6 +13,8 @@ QString derivativeText(const QString& name);  // "dL/dW" for "d(L)/d(W)"
 QString shortName(const QString& name);       // "dW", where the loss is understood; else dL/dW
 inline QString shortName(const std::string& name) { return shortName(QString::fromStdString(name)); }
 
+std::string lossOf(const std::string& tensor);  // "L" of "d(L)/d(W)"; empty: it is no derivative
+
 // Of the notebook in sight: derivatives of several losses are told apart by them.
 void setSeveralLosses(bool several);
 

@@ -117,7 +117,8 @@ class MainWindow : public QMainWindow {
   struct Tab {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
-    QString inspected, offered;  // offered: inspected before anything was chosen
+    QString inspected, offered;         // offered: inspected before anything was chosen
+    QString awaitedNode, awaitedGroup;  // of a link, until the stage that has it comes
     // While another notebook is looked at.
     TunePlace tuned;
     struct Choice {
@@ -202,6 +203,7 @@ class MainWindow : public QMainWindow {
   const protocol::ExpansionInfo* expansionAt(std::uint32_t span) const;  // of a place in a function of the notebook; else null
   const protocol::ExpansionInfo* expansionAround(const protocol::Origins& origins) const;
   protocol::Origins bodyAt(std::uint32_t place) const;
+  const protocol::GraphPage& plannedGraph() const;
   protocol::Origins placesOfSelection() const;
   std::vector<std::string> tensorsOfCallsAt(const protocol::Origins& origins) const;
   std::string tensorMadeAround(const protocol::Origins& origins) const;

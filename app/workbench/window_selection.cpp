@@ -467,10 +467,15 @@ void MainWindow::inspectSelection() {
   else m_inspector->setKept(tr("Chosen last: what is selected now is no tensor."));
 }
 
+// The fused stage, whose operators the kernels have, whatever stage is in sight.
+const protocol::GraphPage& MainWindow::plannedGraph() const {
+  const GraphView* view = m_explain->graph();
+  return view->plan() && view->plan()->revision == view->graph().revision ? *view->plan() : view->graph();
+}
+
 // Where in functions of the notebook they are made. What is handed over, a parameter, belongs to all that read it.
 protocol::Origins MainWindow::writtenOf(const std::vector<std::string>& tensors) const {
-  const GraphView* view = m_explain->graph();
-  const auto& graph = view->plan() && view->plan()->revision == view->graph().revision ? *view->plan() : view->graph();
+  const protocol::GraphPage& graph = plannedGraph();
   protocol::Origins written;
   if (graph.revision != m_tab->workspace->analysis().revision) return written;
   const auto isOne = [&](const std::string& name) { return std::ranges::find(tensors, name) != tensors.end(); };
@@ -489,7 +494,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   Selection probe;
   probe.setSpans(m_tab->workspace->analysis().spans);
   probe.select(origins);
-  const auto& graph = m_explain->graph()->graph();
+  const protocol::GraphPage& graph = plannedGraph();
   constexpr auto phases = protocol::enumNames(protocol::Phase{});
   // What a parameter becomes has its place in `train`, where that of every other one is: its update is known by its parameter's name.
   std::string updated;
@@ -721,10 +726,18 @@ void MainWindow::follow(const QString& target) {
   const QString kind = target.section(QLatin1Char(':'), 0, 0), id = target.section(QLatin1Char(':'), 1);
   if (kind == QLatin1String("node")) {
     showPage(Page::Explain);
-    m_explain->graph()->choose(id, true);
+    const bool inSight = std::ranges::find(m_explain->graph()->graph().nodes, id.toStdString(), &protocol::GraphNode::id) !=
+                         m_explain->graph()->graph().nodes.end();
+    m_tab->awaitedNode = inSight ? QString() : id;
+    if (inSight) m_explain->graph()->choose(id, true);
+    else m_explain->wantStage(QStringLiteral("fused"));
   } else if (kind == QLatin1String("group")) {
     showPage(Page::Explain);
-    m_explain->graph()->showGroup(id);
+    const bool inSight = std::ranges::find(m_explain->graph()->graph().groups, id.toStdString(), &protocol::GraphGroup::id) !=
+                         m_explain->graph()->graph().groups.end();
+    m_tab->awaitedGroup = inSight ? QString() : id;
+    if (inSight) m_explain->graph()->showGroup(id);
+    else m_explain->wantStage(QStringLiteral("fused"));
   } else if (kind == QLatin1String("byte")) {
     showPage(Page::Author);
     m_tab->notebook->scrollToByte(id.toULongLong(), true);

@@ -210,7 +210,7 @@ inline protocol::FusionReport fusion(std::uint64_t revision) {
   using namespace protocol;
   FusionReport r;
   r.revision = revision;
-  r.device = {"cpu", 21.4e9, 96e9, 2.1e-6, 0, 60, 1};
+  r.device = {"cpu", 21.4e9, 96e9, 2.1e-6, 0, 0, 60, 1};
   const auto decision = [&](const char* producer, const char* consumer, const char* category, double dT, double dC, double dK,
                             FusionState state, const char* why) {
     FusionDecisionInfo d;

@@ -16,6 +16,14 @@
 namespace nf {
 namespace {
 
+TEST(Names, WhatADerivativeIsByKeepsItsOwnNumber) {
+  EXPECT_EQ(shortName(QStringLiteral("d(L)/d(A#1)")), "d(A#1)");
+  EXPECT_EQ(shortName(QStringLiteral("d(L)/d(A)#1")), "dA#1");
+  EXPECT_EQ(derivativeText(QStringLiteral("d(L)/d(A#1) + d(L)/d(A)")), "dL/d(A#1) + dL/dA");
+  EXPECT_EQ(lossOf("d(La)/d(W)#2"), "La");
+  EXPECT_EQ(lossOf("W.next"), "");
+}
+
 TEST(ShortName, NamesTheLossWhereThereAreSeveral) {
   const std::string text = "d(L1)/d(W)#2 + d(L2)/d(W)";
   EXPECT_EQ(shortName(text), "dW#2 + dW");

@@ -122,6 +122,60 @@ TEST_F(Choices, ADecisionLeadsToTheKernelsOfBothItsEnds) {
   }
 }
 
+const char* const kTwoLosses =
+    "# %%\nlet N = 6\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 0.3)\nY[i, j] = sum[k] X[i, k] * W[k, j]\n"
+    "# %%\nE1[i, j] = exp(X[i, j]) * Y[i, j]\n# %%\nE2[i, j] = exp(X[i, j]) * Y[i, j]\n"
+    "# %%\nloss La = mean[i, j] (Y[i, j] + E1[i, j] - 1)^2\nloss Lb = mean[i, j] sin(Y[i, j] + E2[i, j])\n"
+    "# %%\nshow d(La)/d(W), d(Lb)/d(W)\n# %%\ntrain La { optimizer = sgd(lr=0.1); steps = 3 }\n";
+
+TEST_F(Choices, TheGradientOfAnotherLossIsNotMeant) {
+  openChecked(kTwoLosses);
+  const FormulaView* view = nullptr;
+  ASSERT_TRUE(wait([&] {
+    for (const CellView* c : window->notebook()->cells())
+      if (c->formulaView() && c->formulaView()->formulas().size() == 2) view = c->formulaView();
+    return view != nullptr;
+  }));
+  const std::string text = document().text();
+  for (const std::size_t chosen : {1, 0}) {
+    const std::string name = chosen == 0 ? "d(La)/d(W)" : "d(Lb)/d(W)";
+    window->notebook()->scrollToByte(text.find(name, text.find("show")), true);
+    ASSERT_TRUE(wait([&] { return window->workspace().selection().isCalled(name); }));
+    EXPECT_EQ(view->formulas()[chosen].name, name);
+    EXPECT_GT(tintedParts(*view, chosen), 0);
+    EXPECT_EQ(tintedParts(*view, 1 - chosen), 0) << name;
+  }
+}
+
+// Where a place leads is no matter of the stage that is looked at; a link goes to the stage that has its node.
+TEST_F(Choices, LinksAreThoseOfThePlanAtEveryStage) {
+  openChecked(kTwoLosses);
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
+  const std::string text = document().text();
+  std::vector<std::vector<QString>> all;
+  for (const char* stage : {"fused", "differentiated", "source"}) {
+    window->showPage(MainWindow::Page::Explain);
+    window->explain()->wantStage(QString::fromLatin1(stage));
+    ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == stage; }));
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->scrollToByte(text.find("Y[i", text.find("# %%")), true);
+    window->notebook()->scrollToByte(text.find("exp", text.find("E2")), true);
+    ASSERT_TRUE(wait([&] { return !window->workspace().selection().empty(); }));
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
+    auto& targets = all.emplace_back();
+    for (const QToolButton* lead : window->inspector()->findChildren<QToolButton*>())
+      if (lead->objectName().contains(QLatin1Char(':'))) targets.push_back(lead->objectName());
+    EXPECT_FALSE(targets.empty());
+    EXPECT_EQ(targets, all.front()) << stage;
+  }
+  const auto copy = std::ranges::find_if(all.front(), [](const QString& t) { return t.startsWith("node:") && t.contains('#'); });
+  ASSERT_NE(copy, all.front().end()) << "a copy, which the source has not";
+  window->inspector()->findChild<QToolButton*>(*copy)->click();
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "fused"; }));
+  EXPECT_TRUE(wait([&] { return window->workspace().selection().isCalled(copy->sliced(5).toStdString()); }));
+}
+
 TEST_F(Choices, ADecisionLeadsToEachThingOnce) {
   openChecked(
       "# %%\ninput X[6, 5] = normal(0, 1)\nparam W[5, 5] = normal(0, 1)\n"
