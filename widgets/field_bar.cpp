@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/field_bar.h"
 
+#include <QAbstractButton>
+#include <QApplication>
 #include <QKeyEvent>
 
 namespace nf {
@@ -8,8 +10,11 @@ namespace nf {
 void FieldBar::watch(QWidget* field) { field->installEventFilter(this); }
 
 void FieldBar::keyPressEvent(QKeyEvent* event) {
-  if (event->key() == Qt::Key_Escape) Q_EMIT closed();
-  else QWidget::keyPressEvent(event);
+  if (event->key() == Qt::Key_Escape) return closed();
+  const bool enter = event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter;
+  if (auto* button = qobject_cast<QAbstractButton*>(QApplication::focusWidget()); enter && button && isAncestorOf(button))
+    return button->click();
+  QWidget::keyPressEvent(event);
 }
 
 bool FieldBar::eventFilter(QObject* watched, QEvent* event) {

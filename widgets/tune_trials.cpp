@@ -275,14 +275,14 @@ void TuneView::countTrials(const std::string& id, const std::vector<TrialInfo>& 
 
 void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
   countTrials(id, trials);
-  if (id != m_current) return;
-  const bool awaited = m_trial && !trialNumbered(*m_trial);
-  m_trialList = trials;
   const TrialInfo* fastest = nullptr;
   for (const TrialInfo& t : trials)
     if (t.us && *t.us > 0 && t.status == TrialStatus::Ok && (!fastest || *t.us < *fastest->us)) fastest = &t;
   if (fastest) m_fastest.insert_or_assign(id, *fastest);
   showGains();
+  if (id != m_current) return;
+  const bool awaited = m_trial && !trialNumbered(*m_trial);
+  m_trialList = trials;
   m_trials->setTrials(trials);
   m_generations->setTrials(trials);
   m_legend->setTrials(trials);

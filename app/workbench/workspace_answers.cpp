@@ -282,13 +282,12 @@ void Workspace::takeSubgraphs(const Subgraphs& s) {
 void Workspace::wantSubgraphs() {
   askFor<Subgraphs>(SubgraphsRequest{m_document->revision()}, tr("Subgraphs"), [this](const Subgraphs& s, const Envelope&) {
     takeSubgraphs(s);
-    // A row and the plot of its trials have the same ones: an engine that was started anew knows what the one before had kept.
+    // A row and the plot of its trials have the same ones: an engine that was started anew knows what the one before had kept. A row
+    // tells of the fastest, too, whether anybody has looked at its trials or not.
     for (const SubgraphInfo& kernel : s.subgraphs) {
-      const auto known = m_trials.find(kernel.id);
-      if (known != m_trials.end() && !known->second.empty() && std::ranges::count_if(known->second, [](const TrialInfo& t) {
-                                                                 return t.us || t.status != TrialStatus::Ok;
-                                                               }) != kernel.trials)
-        wantTrials(kernel.id);
+      const auto count =
+          std::ranges::count_if(trials(kernel.id), [](const TrialInfo& t) { return t.us || t.status != TrialStatus::Ok; });
+      if (count == 0 ? kernel.trials > 1 : count != kernel.trials) wantTrials(kernel.id);
     }
     Q_EMIT subgraphsArrived();
     Q_EMIT milestone(QStringLiteral("subgraphs"));

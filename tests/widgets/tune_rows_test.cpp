@@ -185,6 +185,23 @@ TEST(TuneRow, ATrialThatIsNoFasterInTurnsSaysAgainstWhat) {
       << rowTip(kernel, &fastest).toStdString();
 }
 
+// A row says the same before and after it is chosen.
+TEST_F(Tuning, ARowKnowsItsFastestTrialThoughAnotherIsChosen) {
+  TuneView view(&theme, &selection);
+  auto subgraphs = capsule::subgraphs();
+  SubgraphInfo& other = subgraphs[1];
+  other.us = other.firstUs = 361, other.generation = 0;
+  view.setSubgraphs(subgraphs);
+  view.chooseSubgraph(subgraphs[0].id);
+  TrialInfo trial;
+  trial.us = 174, trial.besideUs = 181;
+  view.setTrials(other.id, {trial});
+  QStringList rows;
+  for (const QListWidget* list : view.findChildren<QListWidget*>())
+    for (int i = 0; i < list->count(); ++i) rows << list->item(i)->data(Qt::AccessibleDescriptionRole).toString();
+  EXPECT_TRUE(rows.contains("first; 174 µs vs 181 µs")) << rows.join(", ").toStdString();
+}
+
 TEST_F(Tuning, TheLineageOfATrialSaysWhatItWasAgainst) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);

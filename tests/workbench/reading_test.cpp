@@ -140,8 +140,11 @@ TEST_F(Reading, ReplaceGoesOnAndAllIsOneStep) {
   EXPECT_NE(document().text().find("let gain = 2"), std::string::npos);
   EXPECT_EQ(bar->countText(), "3 of 5");
   const std::string before = document().text();
-  for (QPushButton* b : bar->findChildren<QPushButton*>())
-    if (b->text() == "Replace all") QTest::mouseClick(b, Qt::LeftButton);
+  for (QPushButton* b : bar->findChildren<QPushButton*>()) {
+    if (b->text() != "Replace all") continue;
+    b->setFocus();
+    QTest::keyClick(b, Qt::Key_Return);
+  }
   EXPECT_EQ(document().text(),
             "# %% [markdown]\n# # gain\n# gain and beta\n\n"
             "# %%\nlet gain = 2\nparam W[gain, 3] = normal(0, 1)\n\n"
