@@ -76,12 +76,14 @@ void ProfileModel::setProfile(const protocol::Profile& profile) {
   const bool same = profile.kernels.size() == m_profile.kernels.size();
   if (!same) beginResetModel();
   m_profile = profile;
+  findCache();
   if (!same) endResetModel();
   else if (!profile.kernels.empty()) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
 
 void ProfileModel::setDevice(std::optional<protocol::DeviceConstants> device) {
   m_device = std::move(device);
+  findCache();
   if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
 
@@ -127,16 +129,15 @@ ProfileModel::Rates ProfileModel::ratesOf(const protocol::KernelTimeInfo& k) con
   const double seconds = k.us * 1e-6;
   if (m_device->bandwidth > 0) r.bandwidth = static_cast<double>(k.bytes) / seconds / m_device->bandwidth;
   if (m_device->flopRate > 0) r.arithmetic = static_cast<double>(k.flops) / seconds / m_device->flopRate;
-  if (m_device->l2Bandwidth > 0) r.cache = static_cast<double>(k.bytes) / seconds / m_device->l2Bandwidth;
+  r.supply = m_inCache ? static_cast<double>(k.bytes) / seconds / m_device->l2Bandwidth : r.bandwidth;
   r.launch = m_device->launchSeconds / seconds;
   return r;
 }
 
-bool ProfileModel::staysInCache() const {
-  if (!m_device || m_device->l2Bandwidth <= 0) return false;
+void ProfileModel::findCache() {
   std::int64_t bytes = 0;
   for (const protocol::KernelTimeInfo& k : m_profile.kernels) bytes += k.bytes;
-  return bytes <= m_device->l2Bytes;
+  m_inCache = m_device && m_device->l2Bandwidth > 0 && bytes <= m_device->l2Bytes;
 }
 
 QString ProfileModel::limitOf(int row) const {
@@ -144,23 +145,22 @@ QString ProfileModel::limitOf(int row) const {
   const auto& k = m_profile.kernels[static_cast<std::size_t>(row)];
   const Rates r = ratesOf(k);
   if (!m_device || !(k.us > 0)) return {};
-  const bool inCache = staysInCache();
-  const double supply = inCache ? r.cache : r.bandwidth;
-  const QString source = inCache ? tr("L2, where all of it stays,") : tr("memory");
+  const double supply = r.supply;
+  const QString source = m_inCache ? tr("L2, where all of it stays,") : tr("memory");
   if (r.launch > 0.5) return tr("Limited by its launch: %1 of the call.").arg(percent(std::min(1.0, r.launch)));
   if (supply > 1 && supply >= r.arithmetic)
     return tr("Served by a cache: it moves %1 of what %2 could, arithmetic runs at %3.")
-        .arg(percent(supply), inCache ? tr("L2") : tr("memory"), percent(r.arithmetic));
+        .arg(percent(supply), m_inCache ? tr("L2") : tr("memory"), percent(r.arithmetic));
   if (supply < 0.3 && r.arithmetic < 0.3)
     return tr("Limited by neither ceiling: %1 at %2, arithmetic at %3. Latency, order or too little parallel work.")
         .arg(source, percent(supply), percent(r.arithmetic));
   if (r.arithmetic > 1 && r.arithmetic >= supply)
     return tr("At the peak of arithmetic: as it is written it counts %1 of what was measured, of which the kernel does less. "
               "%2 at %3.")
-        .arg(percent(r.arithmetic), inCache ? source : tr("Memory"), percent(supply));
+        .arg(percent(r.arithmetic), m_inCache ? source : tr("Memory"), percent(supply));
   if (supply >= r.arithmetic)
     return tr("Limited by %1: %2 of its bandwidth, arithmetic at %3.")
-        .arg(inCache ? tr("L2, where all of it stays") : tr("memory"), percent(supply), percent(r.arithmetic));
+        .arg(m_inCache ? tr("L2, where all of it stays") : tr("memory"), percent(supply), percent(r.arithmetic));
   return tr("Limited by arithmetic: %1 of its peak, %2 at %3.").arg(percent(r.arithmetic), source, percent(supply));
 }
 
@@ -207,11 +207,8 @@ QVariant ProfileModel::data(const QModelIndex& index, int role) const {
       default: return {};
     }
   if (role == kLimitRole) switch (index.column()) {
-      case kBandwidth: {
-        const double supply = staysInCache() ? r.cache : r.bandwidth;
-        return supply >= 0.3 && supply <= 1 && supply >= r.arithmetic;
-      }
-      case kArithmetic: return r.arithmetic >= 0.3 && r.arithmetic > (staysInCache() ? r.cache : r.bandwidth);
+      case kBandwidth: return r.supply >= 0.3 && r.supply <= 1 && r.supply >= r.arithmetic;
+      case kArithmetic: return r.arithmetic >= 0.3 && r.arithmetic > r.supply;
       default: return false;
     }
   return {};

@@ -59,11 +59,13 @@ class ProfileModel : public QAbstractTableModel {
 
  private:
   struct Rates {
-    double bandwidth = 0, cache = 0, arithmetic = 0, launch = 0;  // parts of the ceilings; launch: L of the time of a call
+    // Parts of the ceilings; supply: of L2's where the step stays in it, else of memory's; launch: L of the time of a call.
+    double bandwidth = 0, supply = 0, arithmetic = 0, launch = 0;
   };
   Rates ratesOf(const protocol::KernelTimeInfo& kernel) const;
-  bool staysInCache() const;  // what all kernels read and write: memory limits none of them
+  void findCache();
   protocol::Profile m_profile;
+  bool m_inCache = false;  // L2 holds all that the kernels read and write: memory limits none of them
   bool ofOtherDevice() const { return !m_deviceInUse.empty() && !m_profile.device.empty() && m_profile.device != m_deviceInUse; }
   std::optional<std::set<std::string>> m_kernels;
   std::string m_deviceInUse;

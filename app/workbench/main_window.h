@@ -117,8 +117,8 @@ class MainWindow : public QMainWindow {
   struct Tab {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
-    QString inspected, offered;         // offered: inspected before anything was chosen
-    QString awaitedNode, awaitedGroup;  // of a link, until the stage that has it comes
+    QString inspected, offered;  // offered: inspected before anything was chosen
+    QString awaitedLink;         // into the graph, until the stage that has its end comes
     // While another notebook is looked at.
     TunePlace tuned;
     struct Choice {
@@ -194,6 +194,7 @@ class MainWindow : public QMainWindow {
   std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token);
   std::vector<std::string> withParts(const std::vector<std::string>& tensors) const;
   void follow(const QString& target);
+  bool followInGraph(const QString& target);  // false: the stage in sight does not have it
   void inspect(const QString& tensor);
   void checkGradient();
   void chooseTensor(const QString& name);

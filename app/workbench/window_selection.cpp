@@ -722,22 +722,28 @@ void MainWindow::train() {
   runCell(v->id());
 }
 
+// Nodes keep their names in all stages, groups are the fused stage's.
+bool MainWindow::followInGraph(const QString& target) {
+  const QString id = target.section(QLatin1Char(':'), 1);
+  GraphView* view = m_explain->graph();
+  if (target.startsWith(QLatin1String("group:"))) {
+    if (view->graph().stage != "fused") return false;
+    view->showGroup(id);
+    return true;
+  }
+  if (std::ranges::find(view->graph().nodes, id.toStdString(), &protocol::GraphNode::id) == view->graph().nodes.end()) return false;
+  view->choose(id, true);
+  return true;
+}
+
 void MainWindow::follow(const QString& target) {
   const QString kind = target.section(QLatin1Char(':'), 0, 0), id = target.section(QLatin1Char(':'), 1);
-  if (kind == QLatin1String("node")) {
+  m_tab->awaitedLink.clear();
+  if (kind == QLatin1String("node") || kind == QLatin1String("group")) {
     showPage(Page::Explain);
-    const bool inSight = std::ranges::find(m_explain->graph()->graph().nodes, id.toStdString(), &protocol::GraphNode::id) !=
-                         m_explain->graph()->graph().nodes.end();
-    m_tab->awaitedNode = inSight ? QString() : id;
-    if (inSight) m_explain->graph()->choose(id, true);
-    else m_explain->wantStage(QStringLiteral("fused"));
-  } else if (kind == QLatin1String("group")) {
-    showPage(Page::Explain);
-    const bool inSight = std::ranges::find(m_explain->graph()->graph().groups, id.toStdString(), &protocol::GraphGroup::id) !=
-                         m_explain->graph()->graph().groups.end();
-    m_tab->awaitedGroup = inSight ? QString() : id;
-    if (inSight) m_explain->graph()->showGroup(id);
-    else m_explain->wantStage(QStringLiteral("fused"));
+    if (followInGraph(target)) return;
+    m_tab->awaitedLink = target;
+    m_explain->wantStage(QStringLiteral("fused"));
   } else if (kind == QLatin1String("byte")) {
     showPage(Page::Author);
     m_tab->notebook->scrollToByte(id.toULongLong(), true);

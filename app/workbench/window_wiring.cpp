@@ -243,8 +243,7 @@ void MainWindow::connectTab(Tab* tab) {
         known.stage == graph.stage && mistakenAway(graph.nodes.size(), known.nodes.size()))
       return;
     m_explain->setGraph(graph);
-    if (const QString node = std::exchange(tab->awaitedNode, {}); !node.isEmpty()) m_explain->graph()->choose(node, true);
-    if (const QString group = std::exchange(tab->awaitedGroup, {}); !group.isEmpty()) m_explain->graph()->showGroup(group);
+    if (const QString link = std::exchange(tab->awaitedLink, {}); !link.isEmpty()) followInGraph(link);
     m_tune->showInstances();
     // The graph knows where a node comes from.
     if (!m_selection.tensors().empty()) m_selection.call(withParts(m_selection.tensors()));

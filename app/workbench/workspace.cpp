@@ -133,18 +133,16 @@ void Workspace::setCurrent(bool current) {
 void Workspace::offerSpans() {
   const auto& spans = m_analysis.spans;
   Selection::Functions functions;
+  for (const auto& e : m_analysis.expansions) functions.calls.insert(e.calls.begin(), e.calls.end());
   const auto isName = [&](const SourceSpan& at) {
     return std::ranges::any_of(m_analysis.symbols,
                                [&](const auto& s) { return s.kind == SymbolKind::Function && s.definition == at; });
   };
   const auto holdsCall = [&](const SourceSpan& at) {
-    return std::ranges::any_of(m_analysis.expansions, [&](const auto& e) {
-      return std::ranges::any_of(e.calls, [&](std::uint32_t call) { return holds(at, spans[call]); });
-    });
+    return std::ranges::any_of(functions.calls, [&](std::uint32_t call) { return holds(at, spans[call]); });
   };
   for (const auto& e : m_analysis.expansions) {
     if (!isName(spans[e.span]) && !holdsCall(spans[e.span])) functions.expanded.insert(e.span);
-    functions.calls.insert(e.calls.begin(), e.calls.end());
     // An index is no place of its own.
     for (std::uint32_t i = 0; i < spans.size(); ++i)
       if (holds(spans[e.span], spans[i])) functions.bodies.insert(i);
