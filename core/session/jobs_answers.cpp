@@ -12,6 +12,7 @@
 #include "core/runtime/meaning.h"
 #include "core/session/describe.h"
 #include "core/session/jobs.h"
+#include "core/session/kernel_places.h"
 #include "core/support/scaled_text.h"
 #include "core/support/unique_names.h"
 #include "core/syntax/derivative_name.h"
@@ -309,79 +310,6 @@ void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, con
   m_outbox.send(answer, id);
 }
 
-namespace {
-
-// The same expression written in several places is one kernel: what a line of it came from, in each of them. Equal programs number
-// their parts alike.
-class OriginsOfEquals {
- public:
-  OriginsOfEquals(const Program& first, const std::vector<Subgraph>& others) : m_first(first), m_programs{&first} {
-    for (const Subgraph& other : others) {
-      const Program& p = other.program;
-      if (p.operators.size() != first.operators.size() || p.scalars.size() != first.scalars.size() ||
-          p.tensors.size() != first.tensors.size())
-        continue;
-      m_programs.push_back(&p);
-      const auto pair = [&](OriginId ours, OriginId theirs) {
-        if (ours.valid() && theirs.valid()) m_same[ours.value].emplace_back(&p, theirs);
-      };
-      for (std::size_t i = 0; i < p.operators.size(); ++i) {
-        pair(first.operators[i].origin, p.operators[i].origin);
-        for (std::size_t k = 0; k < std::min(first.operators[i].axes.size(), p.operators[i].axes.size()); ++k)
-          pair(first.operators[i].axes[k].origin, p.operators[i].axes[k].origin);
-      }
-      for (std::size_t i = 0; i < p.scalars.size(); ++i) pair(first.scalars[i].origin, p.scalars[i].origin);
-      for (std::size_t i = 0; i < p.tensors.size(); ++i) pair(first.tensors[i].origin, p.tensors[i].origin);
-    }
-  }
-  protocol::Origins spans(const OriginSpans& spans, OriginId origin) const {
-    return everywhere(origin, [&](const Program& program, OriginId id) { return spans.of(program, id); });
-  }
-  // With the places in functions of the notebook that it was written out from.
-  protocol::Origins places(const OriginSpans& spans, OriginId origin) const {
-    return everywhere(origin, [&](const Program& program, OriginId id) {
-      protocol::Origins all = spans.of(program, id);
-      const protocol::Origins bodies = spans.expandedFrom(program, id);
-      all.insert(all.end(), bodies.begin(), bodies.end());
-      return all;
-    });
-  }
-  // Where an operator and all that it computes is written.
-  protocol::Origins places(const OriginSpans& spans, OperatorId op) const {
-    std::set<std::uint32_t> all;
-    for (const Program* program : m_programs) all.merge(spans.placesOf(*program, op));
-    return {all.begin(), all.end()};
-  }
-
- private:
-  template <class SpansOf>
-  protocol::Origins everywhere(OriginId origin, const SpansOf& spansOf) const {
-    protocol::Origins out = spansOf(m_first, origin);
-    const auto found = m_same.find(origin.value);
-    if (found == m_same.end()) return out;
-    for (const auto& [program, id] : found->second)
-      for (const std::uint32_t span : spansOf(*program, id))
-        if (std::find(out.begin(), out.end(), span) == out.end()) out.push_back(span);
-    return out;
-  }
-  const Program& m_first;
-  std::vector<const Program*> m_programs;
-  std::map<std::uint32_t, std::vector<std::pair<const Program*, OriginId>>> m_same;
-};
-
-// The word `sum` of a reduction within an expression: what reads the sum is written there, and so is the tensor of the sum. Who lowers
-// the program knows no places, only that both are one.
-void joinReadsOfSums(Program& program, const OriginSpans& spans) {
-  const auto places = [&](OriginId origin) { return std::pair(spans.of(program, origin), spans.expandedFrom(program, origin)); };
-  for (ScalarNode& n : program.scalars) {
-    if (n.op != ScalarOp::Load) continue;
-    const OriginId made = program[program[n.access].tensor].origin;
-    if (made.valid() && places(n.origin) == places(made)) n.origin = made;
-  }
-}
-
-}  // namespace
-
 void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, const protocol::KernelRequest& request,
                         protocol::RequestId id, std::stop_token stop) {
   auto found = find(revision, inputs, request.subgraph, id);
@@ -426,11 +354,11 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
   if (!service) return fail(id, {"kernel", "There is no compiler for this device.", {}, {}});
   answer.schedule.text = scheduleText;
   const Program& sub = found->subgraph.program;
-  const OriginsOfEquals same(sub, found->equals);
+  const KernelPlaces places(revision.spans(), sub, found->equals);
   for (std::size_t i = 0; i < sub.operators.size(); ++i) {
     answer.expression += toText(sub, {OperatorId(i)}, found->counters) + "\n";
-    answer.expressionOrigins.push_back(same.spans(revision.spans(), sub.operators[i].origin));
-    answer.expressionPlaces.push_back(same.places(revision.spans(), OperatorId(i)));
+    answer.expressionOrigins.push_back(places.of(sub.operators[i].origin));
+    answer.expressionPlaces.push_back(places.ofAll(OperatorId(i)));
   }
   CompileJob job;
   Program sent = sub;
@@ -452,7 +380,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     for (const auto& line : text.lineOrigins) {
       protocol::Origins origins;
       for (const OriginId origin : line)
-        for (const std::uint32_t span : same.places(revision.spans(), origin))
+        for (const std::uint32_t span : places.withBodies(origin))
           if (std::find(origins.begin(), origins.end(), span) == origins.end()) origins.push_back(span);
       info.lineOrigins.push_back(std::move(origins));
     }

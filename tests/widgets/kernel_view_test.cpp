@@ -27,6 +27,13 @@
 namespace nf {
 namespace {
 
+// Its spans are of the capsule's notebook.
+void readCapsule(KernelView& view) {
+  view.setSpanText([](const protocol::SourceSpan& span) {
+    return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin));
+  });
+}
+
 using namespace protocol;
 
 TEST_F(Tuning, AKernelThatDoesNotComeIsSaid) {
@@ -183,8 +190,7 @@ TEST_F(Tuning, EachPlaceOfAKernelSelectsItsOwnTokens) {
 
 TEST_F(Tuning, TagsTieTokensToLines) {
   KernelView view(&theme, &selection);
-  view.setSpanText(
-      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  readCapsule(view);
   view.resize(700, 600);
   view.show();
   view.setKernel(capsule::kernel("aa01", 41));
@@ -248,8 +254,7 @@ TEST_F(Tuning, ATokenIsFoundInItsOwnStatement) {
 // A faster kernel takes its place while somebody reads: nobody has moved the cursor.
 TEST_F(Tuning, AnotherKernelUnderTheCursorChoosesNothing) {
   KernelView view(&theme, &selection);
-  view.setSpanText(
-      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  readCapsule(view);
   view.resize(700, 600);
   view.show();
   view.setKernel(capsule::kernel("aa01", 41));
@@ -270,8 +275,7 @@ TEST_F(Tuning, AnotherKernelUnderTheCursorChoosesNothing) {
 // Its place is that of what reads the same, whose lines are there: it is none of them.
 TEST_F(Tuning, WhatNoKernelComputesHasNoLines) {
   KernelView view(&theme, &selection);
-  view.setSpanText(
-      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  readCapsule(view);
   view.resize(700, 600);
   view.show();
   view.setKernel(capsule::kernel("aa01", 41));
@@ -296,8 +300,7 @@ TEST_F(Tuning, WhatNoKernelComputesHasNoLines) {
 // However many kernels were looked at.
 TEST_F(Tuning, TagsAreDrawnInTheHundredthKernel) {
   KernelView view(&theme, &selection);
-  view.setSpanText(
-      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  readCapsule(view);
   view.resize(600, 400);
   view.show();
   auto* code = view.findChild<QsciScintilla*>();

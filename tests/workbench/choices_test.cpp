@@ -169,6 +169,15 @@ TEST_F(Choices, LinksAreThoseOfThePlanAtEveryStage) {
     EXPECT_FALSE(targets.empty());
     EXPECT_EQ(targets, all.front()) << stage;
   }
+  // The partitioned stage has groups of its own under such ids.
+  const auto group = std::ranges::find_if(all.front(), [](const QString& t) { return t.startsWith("group:"); });
+  ASSERT_NE(group, all.front().end());
+  window->explain()->wantStage(QStringLiteral("partitioned"));
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "partitioned"; }));
+  window->inspector()->findChild<QToolButton*>(*group)->click();
+  EXPECT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "fused"; }));
+  window->explain()->wantStage(QStringLiteral("source"));
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "source"; }));
   const auto copy = std::ranges::find_if(all.front(), [](const QString& t) { return t.startsWith("node:") && t.contains('#'); });
   ASSERT_NE(copy, all.front().end()) << "a copy, which the source has not";
   window->inspector()->findChild<QToolButton*>(*copy)->click();
