@@ -714,6 +714,16 @@ void ExplainView::setRevision(std::uint64_t revision) {
   greyDecisions();
 }
 
+void ExplainView::movePlaces(const MovedPlaces& moved) {
+  m_graph->movePlaces(moved);
+  m_model->movePlaces(moved);
+}
+
+void ExplainView::takePlaces(const GraphPage& newer) {
+  m_graph->takePlaces(newer);
+  markSelection();
+}
+
 void ExplainView::greyDecisions() {
   const bool old = !m_model->report().decisions.empty() && m_model->report().revision < m_revision;
   setGreyed(m_table, old);
@@ -727,7 +737,12 @@ void ExplainView::setWaiting(bool waiting) {
   showWaiting();
 }
 
+void ExplainView::setEngineGone(bool gone) {
+  if (std::exchange(m_engineGone, gone) != gone) showWaiting();
+}
+
 void ExplainView::showWaiting() {
+  if (m_engineGone) return m_graph->setNothing(tr("The graph of the operators stands here when the engine runs again."));
   if (!m_waitTimer.isActive()) {
     m_graph->setNothing(tr("The graph of the operators stands here as soon as one of them is free of errors."));
     return;

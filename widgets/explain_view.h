@@ -28,6 +28,7 @@ namespace nf {
 class DecisionCard;
 class FusionModel;
 class GraphView;
+class MovedPlaces;
 class PanelHeader;
 class StageSlider;
 class StepChooser;
@@ -56,6 +57,9 @@ class ExplainView : public DockPage {
   void setComparisonFailed(const QString& message);
   bool measuring() const { return m_measuring.has_value(); }  // both ways of a decision, whichever is looked at
   void setRevision(std::uint64_t revision);                   // the newest text: what is of an older one is greyed
+  void setEngineGone(bool gone);                              // what is not known yet waits for another one
+  void movePlaces(const MovedPlaces& moved);                  // of what is of an older one
+  void takePlaces(const protocol::GraphPage& newer);          // of a graph that a mistake keeps operators out of
   void setWaiting(bool waiting);                              // the graph and the decisions of what is written now are on their way
   void setHints(std::function<Document::FusionHint(const std::string&, const std::string&)> hints) { m_hints = std::move(hints); }
   QString stage() const { return m_stage; }
@@ -142,6 +146,7 @@ class ExplainView : public DockPage {
   std::optional<protocol::FusionDecisionInfo> m_measuring;
   std::function<Document::FusionHint(const std::string&, const std::string&)> m_hints;
   void showWaiting();
+  bool m_engineGone = false;
   QTimer m_waitTimer;
   QElapsedTimer m_waitBegan;
 };

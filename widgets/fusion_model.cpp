@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/moved_places.h"
 #include "widgets/names.h"
 
 namespace nf {
@@ -111,6 +112,11 @@ QString measuredText(const protocol::Measured& saving) {
   return QStringLiteral("%1 [%2, %3]").arg(text(saving.median), text(saving.low), text(saving.high));
 }
 }  // namespace
+
+void FusionModel::movePlaces(const MovedPlaces& moved) {
+  for (auto& d : m_report.decisions)
+    for (protocol::Origins* places : {&d.origins, &d.consumerOrigins}) moved.move(*places);
+}
 
 void FusionModel::setReport(protocol::FusionReport report) {
   beginResetModel();

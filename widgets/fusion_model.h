@@ -9,6 +9,8 @@
 
 namespace nf {
 
+class MovedPlaces;
+
 QString stateWord(protocol::FusionState state);
 QString stateIcon(protocol::FusionState state);
 Shade stateColor(protocol::FusionState state);
@@ -42,6 +44,7 @@ class FusionModel : public QAbstractTableModel {
   static constexpr int kSortRole = Qt::UserRole + 2;
   using QAbstractTableModel::QAbstractTableModel;
   void setReport(protocol::FusionReport report);
+  void movePlaces(const MovedPlaces& moved);
   // An A/B of this decision has ended.
   void setMeasured(const std::string& producer, const std::string& consumer, protocol::Measured saving);
   const protocol::FusionReport& report() const { return m_report; }

@@ -15,6 +15,7 @@
 #include "core/support/unique_names.h"
 #include "widgets/basic.h"
 #include "widgets/graph_names.h"
+#include "widgets/moved_places.h"
 #include "widgets/names.h"
 
 namespace nf {
@@ -101,6 +102,25 @@ void GraphView::setGraph(GraphPage graph) {
   place();
 }
 
+void GraphView::changePlaces(const std::function<void(GraphPage&)>& change) {
+  change(m_graph);
+  change(m_coming);
+  if (!m_plan) return;
+  GraphPage plan = *m_plan;
+  change(plan);
+  m_plan = std::make_shared<const GraphPage>(std::move(plan));
+}
+
+void GraphView::movePlaces(const MovedPlaces& moved) {
+  changePlaces([&](GraphPage& graph) { moved.move(graph); });
+}
+
+void GraphView::takePlaces(const GraphPage& newer) {
+  changePlaces([&](GraphPage& graph) { nf::takePlaces(graph, newer); });
+  relate();
+  update();
+}
+
 void GraphView::place() {
   const auto generation = ++m_generation;
   const bool open = standsOnOpen(m_coming);
@@ -119,10 +139,10 @@ void GraphView::place() {
     auto layout = std::make_shared<GraphLayout>(placeOnPlan(*graph, *plan, *planned));
     QMetaObject::invokeMethod(
         self,
-        [self, graph, planned, layout, open, generation] {
+        [self, planned, layout, open, generation] {
           if (!self || self->m_generation != generation) return;
           (open ? self->m_open : self->m_planned) = planned;
-          self->m_graph = *graph;
+          self->m_graph = self->m_coming;
           self->adopt(std::move(*layout));
         },
         Qt::QueuedConnection);

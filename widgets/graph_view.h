@@ -16,6 +16,8 @@
 
 namespace nf {
 
+class MovedPlaces;
+
 // By node: what stands below its name: the operator in short.
 QStringList captionsOf(const protocol::GraphPage& graph);
 
@@ -31,6 +33,10 @@ class GraphView : public QWidget {
   const protocol::GraphPage* plan() const { return m_plan.get(); }
   void setGraph(protocol::GraphPage graph);
   const protocol::GraphPage& graph() const { return m_graph; }
+  // The text is another one now; what is shown stays until its graph comes.
+  void movePlaces(const MovedPlaces& moved);
+  // Of a graph that does not take the place of what is shown, because a mistake keeps operators out of it.
+  void takePlaces(const protocol::GraphPage& newer);
   // What stands in a node and in a group's title.
   QString captionOf(int node) const { return m_captions.value(node); }
   QString timeOf(std::size_t node) const;  // of a step, of an operator with a kernel of its own; "": it has none, or no time
@@ -99,6 +105,7 @@ class GraphView : public QWidget {
   void bringChosenIntoSight();
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);
+  void changePlaces(const std::function<void(protocol::GraphPage&)>& change);
   void adopt(GraphLayout layout);
   void place();  // lays the plan out where that is not done, puts the graph on it
   bool standsOnOpen(const protocol::GraphPage& graph) const;

@@ -47,10 +47,14 @@ protocol::Origins KernelView::chosenByLine(const protocol::Origins& line) const 
   protocol::Origins origins = ownOf(line);
   std::erase_if(origins, [&](std::uint32_t o) { return o >= spans.size(); });
   const auto isCall = [this](std::uint32_t o) { return m_selection->isCall(o); };
-  const auto first = std::ranges::find_if_not(origins, isCall);
-  if (first == origins.end()) return m_selection->innermost(origins);
   const auto isWithin = [&](std::uint32_t inner, std::uint32_t outer) { return inner == outer || holds(outer, inner); };
   const auto isStatement = [&](std::uint32_t o) { return m_spanText && m_spanText(spans[o]).contains(QLatin1Char('=')); };
+  auto first = std::ranges::find_if_not(origins, isCall);
+  if (first == origins.end()) return m_selection->innermost(origins);
+  // What a statement that is one call does is done in the function.
+  if (!isInBody(*first) && isStatement(*first))
+    if (const auto next = std::find_if_not(first + 1, origins.end(), isCall); next != origins.end() && isInBody(*next))
+      first = next;
   if (!isInBody(*first)) {
     std::optional<std::uint32_t> statement;  // the smallest
     for (std::uint32_t o = 0; o < spans.size(); ++o)

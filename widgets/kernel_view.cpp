@@ -26,6 +26,13 @@
 namespace nf {
 namespace {
 
+// What a line of the expression makes.
+std::string madeBy(const QString& line) {
+  QString name = line.left(line.indexOf(QStringLiteral(" ="))).section(QLatin1Char('['), 0, 0).remove(QLatin1Char('`'));
+  if (name.startsWith(QLatin1Char('@'))) name = name.section(QLatin1Char(' '), 1);
+  return name.trimmed().toStdString();
+}
+
 constexpr int kExact = 1, kAround = 2, kAdded = 3, kRemoved = 4;
 
 const char* const kOrder[] = {"cuda", "ptx", "sass", "loops", "llvm", "asm"};
@@ -172,6 +179,12 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
     const auto block = static_cast<std::size_t>(m_expression->textCursor().blockNumber());
     if (block >= m_kernel.expressionOrigins.size() || m_kernel.expressionOrigins[block].empty()) return;
     const protocol::Origins bodies = bodiesOfBlock(block);
+    // Left of it and at the sign of equality stands the operator.
+    const QTextBlock line = m_expression->textCursor().block();
+    const bool atName = at - line.position() <= line.text().indexOf(QStringLiteral(" =")) + 2;
+    if (const std::string made = madeBy(line.text());
+        atName && m_instance == 0 && std::ranges::find(m_operators, made) != m_operators.end())
+      return m_selection->select({}, {made});
     m_selection->select(bodies.empty() ? ownOf(m_kernel.expressionOrigins[block]) : chosenByLine(bodies));
   });
   connect(selection, &Selection::changed, this, &KernelView::tint);

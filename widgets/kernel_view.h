@@ -50,6 +50,8 @@ class KernelView : public QWidget {
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
   void setInstances(std::vector<KernelInstance> instances);
+  // What the kernel makes, by its names in the graph; none of a loop's body, which has no nodes.
+  void setOperators(std::vector<std::string> operators) { m_operators = std::move(operators); }
   QString also() const;  // the place that the selection came from, where the expression is that of another
   // Whether a tensor is made, and by no kernel of a step; without it none is.
   void setOutside(std::function<bool(const std::string&)> outside) { m_outside = std::move(outside); }
@@ -143,6 +145,7 @@ class KernelView : public QWidget {
   };
   std::vector<Equal> m_equal;
   std::vector<KernelInstance> m_instances;
+  std::vector<std::string> m_operators;
   int m_instance = 0;
   std::vector<int> m_tinted;
 };

@@ -195,14 +195,15 @@ QVariant ProfileModel::data(const QModelIndex& index, int role) const {
     }
   if (role == Qt::ToolTipRole) switch (index.column()) {
       case kBandwidth:
-        return tr("%1 a call, %2 of the measured bandwidth").arg(bytesText(static_cast<double>(k.bytes)), percent(r.bandwidth));
+        return (m_inCache ? tr("%1 a call, %2 of the measured bandwidth of L2") : tr("%1 a call, %2 of the measured bandwidth"))
+            .arg(bytesText(static_cast<double>(k.bytes)), percent(r.supply));
       case kArithmetic:
         return tr("%1 a call, %2 of the measured peak").arg(flopsText(static_cast<double>(k.flops)), percent(r.arithmetic));
       default: return shortName(k.name);
     }
   if (role == kBarRole) switch (index.column()) {
       case kShare: return share;
-      case kBandwidth: return m_device ? QVariant(r.bandwidth) : QVariant(0.0);
+      case kBandwidth: return m_device ? QVariant(r.supply) : QVariant(0.0);
       case kArithmetic: return m_device ? QVariant(r.arithmetic) : QVariant(0.0);
       default: return {};
     }

@@ -216,6 +216,7 @@ void TuneView::lead(const protocol::Origins& origins, std::vector<std::string> t
 void TuneView::showInstances() {
   const SubgraphInfo* s = subgraph();
   m_kernel->setInstances(s && m_instances ? m_instances(*s) : std::vector<KernelInstance>());
+  m_kernel->setOperators(s && s->loop.empty() ? s->operators : std::vector<std::string>());
 }
 
 void TuneView::chooseSubgraph(const std::string& id) {

@@ -98,6 +98,8 @@ class SubgraphDelegate : public QStyledItemDelegate {
   std::function<bool(const std::string&)> m_holdsSelected;
 };
 
+constexpr const char* kEngineGone = "engineGone";
+
 // Says what will stand here while nothing does.
 class SubgraphList : public QListWidget {
  public:
@@ -110,7 +112,9 @@ class SubgraphList : public QListWidget {
     QPainter p(viewport());
     p.setFont(m_theme->ui(12));
     p.setPen(m_theme->colors().muted);
-    p.drawText(viewport()->rect().adjusted(16, 8, -12, -8), Qt::AlignCenter | Qt::TextWordWrap, emptyText());
+    p.drawText(viewport()->rect().adjusted(16, 8, -12, -8), Qt::AlignCenter | Qt::TextWordWrap,
+               property(kEngineGone).toBool() ? tr("The kernels stand here when the engine runs again.")
+                                              : tr("The kernels of what the notebook computes stand here."));
   }
   // What stands above grows while a run goes on.
   void resizeEvent(QResizeEvent* event) override {
@@ -118,7 +122,6 @@ class SubgraphList : public QListWidget {
     QListWidget::resizeEvent(event);
     if (inSight) scrollToItem(currentItem());
   }
-  static QString emptyText() { return QObject::tr("The kernels of what the notebook computes stand here."); }
 
  private:
   const Theme* m_theme;
@@ -628,6 +631,11 @@ void TuneView::addCounters(const KernelCountersEvent& counters) { m_profile->add
 
 QString TuneView::lineage() const { return m_lineage->text(); }
 QString TuneView::now() const { return m_now->text(); }
+void TuneView::setEngineGone(bool gone) {
+  m_list->setProperty(kEngineGone, gone);
+  m_list->viewport()->update();
+}
+
 bool TuneView::profileIsNow() const { return m_subgraphs.empty() || m_profile->model()->profile().revision == m_revision; }
 
 void TuneView::setRunOld(bool old) {

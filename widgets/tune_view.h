@@ -77,6 +77,7 @@ class TuneView : public QWidget {
   void addTrial(const protocol::TrialEvent& trial);                            // what the tuner does now
   void clearSteps();
   std::string current() const { return m_current; }
+  void setEngineGone(bool gone);                 // what is not known yet waits for another one
   std::string tried() const { return m_tried; }  // the kernel that the search is at; empty: none
   std::optional<std::uint64_t> trial() const { return m_trial; }
   void chooseSubgraph(const std::string& id);

@@ -219,6 +219,7 @@ class MainWindow : public QMainWindow {
   bool isOfCommand(const protocol::SourceSpan& span) const;
   void showLed();
   void inspectSelection();
+  std::string madeByKernel(const std::vector<std::string>& tensors) const;
   void revealSelection();
   TrainStrip* strip(Tab* tab) const;
   enum class AfterRun { Stay, Next, NextIfAny, InsertBelow };  // Next: a new cell below the last one

@@ -109,7 +109,7 @@ protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) 
     }
   };
   std::vector<const protocol::GraphPage*> graphs{&m_explain->graph()->graph(), m_explain->graph()->plan()};
-  std::erase_if(graphs, [&](const auto* graph) { return !graph || graph->revision != m_tab->workspace->analysis().revision; });
+  std::erase(graphs, nullptr);
   // The node that another one of these was merged into stands for that one.
   const auto standsIn = [&](const std::string& tensor) {
     return std::ranges::any_of(graphs, [&](const auto* graph) {
@@ -375,14 +375,26 @@ bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
 // Which kernels hold a chosen place is known by the operators that it leads to.
 void MainWindow::showLed() {
   const auto& graph = m_explain->graph()->graph();
-  const bool current = graph.revision == m_tab->workspace->analysis().revision && !m_selection.empty();
   std::set<std::string> led;
-  if (current && m_selection.byPlace()) led = m_explain->ledOperators();
+  if (!m_selection.empty() && m_selection.byPlace()) led = m_explain->ledOperators();
   // What is chosen by its name may be computed again, in another kernel.
-  if (current && !m_selection.byPlace())
+  if (!m_selection.empty() && !m_selection.byPlace())
     for (const auto& node : graph.nodes)
       if (isAgain(graph, node) && m_selection.isCalled(tensorOf(graph, node))) led.insert(node.id);
   m_tune->setLed(std::move(led));
+}
+
+// Of what several calls make of a line of the kernel in sight, what that kernel makes; empty: none of them.
+std::string MainWindow::madeByKernel(const std::vector<std::string>& tensors) const {
+  if (page() != Page::Tune) return {};
+  for (const auto& s : m_tab->workspace->subgraphs().subgraphs) {
+    if (s.id != m_tune->current()) continue;
+    const std::vector<std::string> nodes = nodesOf(s);
+    for (const std::string& tensor : tensors)
+      if (tensorNamed(tensor) && std::ranges::any_of(nodes, [&](const auto& node) { return withoutNumber(node) == tensor; }))
+        return tensor;
+  }
+  return {};
 }
 
 // The tensor of the smallest selected token; else the one whose definition is selected.
@@ -407,6 +419,10 @@ void MainWindow::inspectSelection() {
     // One of several that somebody went to stays.
     if (!m_selection.body().empty() && m_amongChoice == m_selection.choices() && tensorNamed(m_tab->inspected.toStdString()))
       return inspect(m_tab->inspected);
+    if (const std::string own = madeByKernel(selection.tensors()); !selection.body().empty() && !own.empty()) {
+      m_amongChoice = m_selection.choices();
+      return inspect(QString::fromStdString(own));
+    }
     // What is computed again, "Y#2", is Y; an operator that has no tensor in the notebook has none to show.
     for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
       for (const std::string& name : {*tensor, std::string(withoutNumber(*tensor))})
@@ -477,12 +493,12 @@ const protocol::GraphPage& MainWindow::plannedGraph() const {
 protocol::Origins MainWindow::writtenOf(const std::vector<std::string>& tensors) const {
   const protocol::GraphPage& graph = plannedGraph();
   protocol::Origins written;
-  if (graph.revision != m_tab->workspace->analysis().revision) return written;
   const auto isOne = [&](const std::string& name) { return std::ranges::find(tensors, name) != tensors.end(); };
   for (const auto& node : graph.nodes)
     if (isOne(node.id) || std::ranges::any_of(node.merged, [&](const auto& m) { return isOne(m.name); }))
       for (const auto place : m_selection.expandedOf(node.places))
-        if (!expansionAt(place)->calls.empty() && std::ranges::find(written, place) == written.end()) written.push_back(place);
+        if (const auto* e = expansionAt(place); e && !e->calls.empty() && std::ranges::find(written, place) == written.end())
+          written.push_back(place);
   return written;
 }
 

@@ -249,6 +249,8 @@ void MainWindow::refreshMessages() {
     from = (edited ? tr(" The checkpoint of step %1 is of the text before the edit: undone, the training can go on from it.")
                    : tr(" The training can go on from step %1."))
                .arg(grouped(cut->train()->checkpointStep()));
+  m_explain->setEngineGone(m_tab->engineDown);
+  m_tune->setEngineGone(m_tab->engineDown);
   askOnce("engine", m_tab->engineLost + from,
           m_tab->engineDown ? QStringList{tr("Restart the engine")}
           : cut             ? QStringList{resumes ? tr("Resume training") : tr("Train again")}

@@ -163,6 +163,9 @@ void MainWindow::connectTab(Tab* tab) {
     tab->engineDown = false;
     if (tab == m_tab) refreshMessages();
   });
+  connect(w, &Workspace::placesMoved, this, [this, tab](const MovedPlaces& moved) {
+    if (tab == m_tab) m_explain->movePlaces(moved);
+  });
   connect(w, &Workspace::analysed, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
     noteTrains(tab);
@@ -232,7 +235,8 @@ void MainWindow::connectTab(Tab* tab) {
   };
   connect(w, &Workspace::graphPlanArrived, this, [this, tab, mistakenAway](const protocol::GraphPage& plan) {
     if (tab != m_tab) return;
-    if (const auto* known = m_explain->graph()->plan(); known && mistakenAway(plan.nodes.size(), known->nodes.size())) return;
+    if (const auto* known = m_explain->graph()->plan(); known && mistakenAway(plan.nodes.size(), known->nodes.size()))
+      return m_explain->takePlaces(plan);
     m_explain->setPlan(plan);
     m_tune->showInstances();
   });
@@ -240,11 +244,13 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab) return;
     m_explain->setWaiting(false);
     if (const auto& known = m_explain->graph()->graph();
-        known.stage == graph.stage && mistakenAway(graph.nodes.size(), known.nodes.size()))
-      return;
-    m_explain->setGraph(graph);
-    if (const QString link = std::exchange(tab->awaitedLink, {}); !link.isEmpty()) followInGraph(link);
-    m_tune->showInstances();
+        known.stage == graph.stage && mistakenAway(graph.nodes.size(), known.nodes.size())) {
+      m_explain->takePlaces(graph);
+    } else {
+      m_explain->setGraph(graph);
+      if (const QString link = std::exchange(tab->awaitedLink, {}); !link.isEmpty()) followInGraph(link);
+      m_tune->showInstances();
+    }
     // The graph knows where a node comes from.
     if (!m_selection.tensors().empty()) m_selection.call(withParts(m_selection.tensors()));
     if (const auto places = placesOfSelection(); !places.empty()) m_selection.place(places);

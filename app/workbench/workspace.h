@@ -15,6 +15,7 @@
 #include "app/workbench/session_store.h"
 #include "core/document/document.h"
 #include "core/protocol/message.h"
+#include "widgets/moved_places.h"
 #include "widgets/selection.h"
 
 namespace nf {
@@ -171,6 +172,7 @@ class Workspace : public QObject {
   void journalChanged();
   void engineReady();
   void engineDied(const QString& reason);
+  void placesMoved(const nf::MovedPlaces& moved);  // before analysed(): what is known of the text before has other numbers now
   void analysed();
   void hintsRefused();  // analysis() says now what the fusion and the kernels of the device have no room for
   void expressionArrived(const nf::protocol::Expression& expression);
@@ -261,6 +263,7 @@ class Workspace : public QObject {
   int m_untitled;
   bool m_current = false;
   protocol::Analysis m_analysis, m_names;
+  std::string m_analysedText;
   // While the text has an error: of the newest one without; before there was one, of the first that had names.
   protocol::Analysis m_wholeNames;
   bool m_namesAreWhole = false;

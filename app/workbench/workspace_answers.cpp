@@ -181,7 +181,7 @@ void Workspace::graphPages(GraphPage soFar, const QString& stage, std::uint64_t 
       else Q_EMIT failed(tr("Graph"), QString::fromStdString(error->message));
     }
     const auto* page = std::get_if<GraphPage>(&envelope.message);
-    if (!page) return;
+    if (!page || page->revision < m_analysis.revision) return;
     GraphPage all = soFar;
     all.stage = page->stage;
     all.revision = page->revision;
@@ -269,6 +269,7 @@ void Workspace::takeSubgraphs(const Subgraphs& s) {
   for (SubgraphInfo& kernel : rows) {
     m_gone.insert(kernel.id);
     kernel.origins.clear();  // of another text
+    kernel.places.clear();
   }
   for (const SubgraphInfo& kernel : s.subgraphs) {
     m_gone.erase(kernel.id);
@@ -544,12 +545,16 @@ void Workspace::handle(const Envelope& envelope) {
   }
   if (const auto* a = std::get_if<Analysis>(&envelope.message)) {
     if (a->revision != m_document->revision()) return;  // overtaken
+    const MovedPlaces moved(m_analysis.spans, m_analysedText, a->spans, m_document->text());
     m_analysis = *a;
+    m_analysedText = m_document->text();
+    for (SubgraphInfo& kernel : m_subgraphs.subgraphs) moved.move(kernel);
     m_refusedHints.clear();
     keepNames();
     m_analysedHere = true;
     m_afterKey = sinceKey();
     m_live = true;
+    Q_EMIT placesMoved(moved);
     if (m_current) offerSpans();
     Q_EMIT analysed();
     m_live = false;

@@ -597,6 +597,7 @@ TEST_F(Tuning, TheProfileIsATableWithASentence) {
     view.setDevice(cached);
     EXPECT_TRUE(model->limitOf(1).startsWith(sentence)) << model->limitOf(1).toStdString();
     EXPECT_EQ(isLimit(ProfileModel::kBandwidth), rate == 30e9);
+    EXPECT_NEAR(model->data(model->index(1, ProfileModel::kBandwidth), ProfileModel::kBarRole).toDouble(), 15e9 / rate, 1e-6);
   }
   cached.l2Bytes = 4096;
   view.setDevice(cached);

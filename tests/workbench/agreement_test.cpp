@@ -230,6 +230,15 @@ TEST_P(Agreement, ALineOfAnExpressionLeadsBackToIt) {
       EXPECT_FALSE(kernel->tintedLines().empty());
       const Links led = links();
       EXPECT_TRUE(led.cut || led.kernels.contains(subgraph.id));
+      // Its sign of equality is the operator alone, whatever else calls of a function make there.
+      const std::string made = madeBy(block.text());
+      if (!subgraph.loop.empty() || !nodes.contains(made) || !kernel->also().isEmpty()) continue;
+      at.setPosition(block.position() + static_cast<int>(block.text().indexOf(QStringLiteral(" ="))) + 1);
+      expression->setTextCursor(at);
+      settle();
+      EXPECT_TRUE(litExpressions(*kernel).contains(line));
+      const auto& tensors = window->workspace().selection().tensors();
+      EXPECT_TRUE(!tensors.empty() && withoutNumber(tensors.back()) == withoutNumber(made)) << testing::PrintToString(tensors);
     }
   }
   EXPECT_GT(clicked, 10);

@@ -4,6 +4,7 @@
 #include <QTabBar>
 #include <QTextBlock>
 #include <QToolButton>
+#include <map>
 #include <set>
 
 #include "tests/workbench/real_engine.h"
@@ -524,6 +525,93 @@ TEST_F(Choices, ALineOfALoopsKernelIsOneStatementOfIt) {
   }
   EXPECT_GT(looked, 0);
   EXPECT_GT(boxed, 0);
+}
+
+// What a statement that is one call does is done in the function: the line of a kernel selects that, and the inspector shows what this
+// kernel makes of it, not what another call does.
+TEST_F(Choices, ALineOfACallIsOfTheFunctionAndOfItsOwnKernel) {
+  openChecked(
+      "# %%\nlet B = 6, M = 5\ninput A[B, M] = normal(0, 1)\nparam V[M] = 0.3\nparam U[M, M] = normal(0, 0.3)\n"
+      "const h[B, M] = 0.3\ndef act(x) = tanh(x) + 0.1 * x^2\n"
+      "# %%\nY[b, j] = act(A[b, j] + 2 * V[j])\nfor t in 0..4 { h[b, j] = act(Y[b, j] + sum[k] h[b, k] * U[k, j]) }\n"
+      "# %%\nloss L = mean[b, j] act(h[b, j])\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\nhint split Y, h\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
+  const std::string text = document().text();
+  KernelView* kernel = window->tune()->kernel();
+  const Selection& selection = window->workspace().selection();
+  std::map<std::string, int> clicked;
+  for (const auto& subgraph : window->workspace().subgraphs().subgraphs) {
+    ASSERT_TRUE(showKernel(subgraph.id));
+    const QStringList lines = kernel->text().split(QLatin1Char('\n'));
+    for (qsizetype i = 0; i < lines.size(); ++i) {
+      const std::string made = lines[i].trimmed().section(QLatin1Char('['), 0, 0).toStdString();
+      if ((made != "Y" && made != "h") || !lines[i].contains("] = ") || kernel->lineOrigins()[static_cast<std::size_t>(i)].empty())
+        continue;
+      SCOPED_TRACE(subgraph.name + ": " + lines[i].toStdString());
+      ASSERT_TRUE(showKernel(subgraph.id));
+      kernel->chooseLine(static_cast<int>(i));
+      if (!wait([&] { return !selection.body().empty(); })) continue;  // a value that the loop begins with
+      ++clicked[made];
+      const auto& place = selection.spans()[selection.body().front()];
+      EXPECT_GT(place.begin, text.find("def act"));
+      EXPECT_LE(place.end, text.find('\n', text.find("def act")));
+      EXPECT_EQ(window->inspector()->tensor().toStdString(), made);
+    }
+  }
+  EXPECT_GT(clicked["Y"], 0);
+  EXPECT_GT(clicked["h"], 0);
+}
+
+// A mistake keeps operators out of the program: what is chosen leads where it led, as far as that is still there, and nowhere else.
+TEST_F(Choices, AMistakeBringsNoStrangeLinks) {
+  openChecked(
+      "# %%\nlet B = 6, M = 5\ninput X[B, M] = normal(0, 1)\nparam W[M, M] = normal(0, 0.5)\nparam U[M, M] = normal(0, 0.3)\n"
+      "const h[B, M] = 0.3\n"
+      "# %%\nA[b, j] = sum[i] X[b, i] * W[i, j]\nfor t in 0..4 { h[b, j] = tanh(A[b, j] + sum[k] h[b, k] * U[k, j]) }\n"
+      "# %%\nS[b, j] = exp(h[b, j] - max[l] h[b, l]) / sum[m] exp(h[b, m] - max[l] h[b, l])\nZ[b, j] = relu(S[b, j] * 2 - 0.1)\n"
+      "# %%\nZ2[b, j] = relu(S[b, j] * 2 - 0.1)\n"
+      "# %%\nloss La = mean[b, j] (Z[b, j] + Z2[b, j] - 1)^2\nloss Lb = mean[b, j] tanh(A[b, j])\n"
+      "# %%\ntrain La { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
+  const auto links = [&] {
+    std::set<std::string> out;
+    for (const QToolButton* lead : window->inspector()->findChildren<QToolButton*>())
+      if (!lead->isHidden() && lead->objectName().contains(QLatin1Char(':'))) out.insert(lead->objectName().toStdString());
+    return out;
+  };
+  const auto choose = [&] {
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->scrollToByte(document().text().find("h[b, k]"), true);
+    EXPECT_TRUE(wait([&] { return links().contains("node:h"); }));
+  };
+  choose();
+  const std::set<std::string> before = links();
+  std::set<std::string> ofLoop;
+  for (const auto& s : window->workspace().subgraphs().subgraphs)
+    if (s.loop == "h") ofLoop.insert("kernel:" + s.id);
+  ASSERT_FALSE(ofLoop.empty());
+  const auto held = [&] {
+    ASSERT_TRUE(wait([&] { return links().contains("node:h"); }));
+    const std::set<std::string> now = links();
+    for (const std::string& link : now) EXPECT_TRUE(before.contains(link)) << link;
+    EXPECT_TRUE(std::ranges::any_of(ofLoop, [&](const auto& kernel) { return now.contains(kernel); }));
+  };
+  const auto edit = [&](const std::string& what, const std::string& with) {
+    ASSERT_NO_FATAL_FAILURE(replace(what, with));
+    held();
+    QTest::qWait(1000);  // they are asked for when somebody has stopped typing
+    ASSERT_TRUE(wait([&] { return window->workspace().idle(); }));
+    held();
+  };
+  edit("Z[b, j] = relu", "Z[b, j] = rel2");
+  edit("Z2[b, j] = relu", "Z2[b, j] = rel2");
+  choose();
+  held();
+  edit("let B", "let C = 1, B");
+  choose();
+  held();
 }
 
 // What is computed again in another kernel is in that one, too.

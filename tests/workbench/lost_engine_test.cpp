@@ -10,7 +10,9 @@
 #include "app/workbench/answer_watch.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
+#include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
+#include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
 #include "widgets/message_bar.h"
@@ -353,6 +355,7 @@ TEST_F(Window, AnEngineThatIsNotThereIsSaid) {
   open(folder.filePath("no-such-engine"));
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
   EXPECT_TRUE(window->messages()->text().contains("no-such-engine")) << window->messages()->text().toStdString();
+  EXPECT_EQ(window->explain()->graph()->nothing(), "The graph of the operators stands here when the engine runs again.");
   // Put away, the word comes again to who runs a cell.
   Q_EMIT window->messages()->answered("engine", -1);
   window->messages()->dismiss("engine");
