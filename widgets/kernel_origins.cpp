@@ -40,8 +40,9 @@ bool KernelView::holds(std::uint32_t outer, std::uint32_t inner) const {
   return a.source == b.source && a.begin <= b.begin && a.end >= b.end && a.end - a.begin > b.end - b.begin;
 }
 
-// A line has first what it does itself, then what that reads. Chosen are the tokens of the statement that does it; where a function was
-// written out its statement there, whose calls are all that the function makes, else the largest part of one.
+// A line has first what it does itself, then what that reads. Chosen are the tokens of the statement that does it, of one that is one call
+// the statement; where a function was written out its statement there, whose calls are all that the function makes, else the largest part
+// of one.
 protocol::Origins KernelView::chosenByLine(const protocol::Origins& line) const {
   const auto& spans = m_selection->spans();
   protocol::Origins origins = ownOf(line);
@@ -49,13 +50,11 @@ protocol::Origins KernelView::chosenByLine(const protocol::Origins& line) const 
   const auto isCall = [this](std::uint32_t o) { return m_selection->isCall(o); };
   const auto isWithin = [&](std::uint32_t inner, std::uint32_t outer) { return inner == outer || holds(outer, inner); };
   const auto isStatement = [&](std::uint32_t o) { return m_spanText && m_spanText(spans[o]).contains(QLatin1Char('=')); };
-  auto first = std::ranges::find_if_not(origins, isCall);
+  const auto first = std::ranges::find_if_not(origins, isCall);
   if (first == origins.end()) return m_selection->innermost(origins);
-  // What a statement that is one call does is done in the function.
-  if (!isInBody(*first) && isStatement(*first))
-    if (const auto next = std::find_if_not(first + 1, origins.end(), isCall); next != origins.end() && isInBody(*next))
-      first = next;
   if (!isInBody(*first)) {
+    const auto next = std::find_if_not(first + 1, origins.end(), isCall);
+    if (isStatement(*first) && next != origins.end() && isInBody(*next)) return {*first};
     std::optional<std::uint32_t> statement;  // the smallest
     for (std::uint32_t o = 0; o < spans.size(); ++o)
       if (isWithin(*first, o) && isStatement(o) && (!statement || holds(*statement, o))) statement = o;
@@ -64,15 +63,34 @@ protocol::Origins KernelView::chosenByLine(const protocol::Origins& line) const 
       if (!isInBody(o) && !isCall(o) && isWithin(o, statement.value_or(*first))) tokens.push_back(o);
     return m_selection->innermost(tokens);
   }
+  // What holds a call stands for all that the other function makes.
+  protocol::Origins places;
+  for (const std::uint32_t o : origins)
+    if (isInBody(o) && !isCall(o) && std::ranges::none_of(origins, [&](std::uint32_t k) { return isCall(k) && holds(o, k); }))
+      places.push_back(o);
+  if (places.empty()) return {*first};
   std::optional<std::uint32_t> written;
-  const auto rank = [&](std::uint32_t o) { return std::tuple(isWithin(*first, o), isStatement(o), spans[o].end - spans[o].begin); };
-  for (const std::uint32_t o : origins) {
-    if (!isInBody(o) || isCall(o)) continue;
-    const bool holdsCall = std::ranges::any_of(origins, [&](std::uint32_t k) { return isCall(k) && holds(o, k); });
-    const bool isPart = std::ranges::any_of(origins, [&](std::uint32_t k) { return isInBody(k) && holds(k, o); });
-    if (!holdsCall && !isPart && (!written || rank(o) > rank(*written))) written = o;
-  }
-  return {written.value_or(*first)};
+  const auto rank = [&](std::uint32_t o) {
+    return std::tuple(isWithin(places.front(), o), isStatement(o), spans[o].end - spans[o].begin);
+  };
+  for (const std::uint32_t o : places)
+    if (std::ranges::none_of(places, [&](std::uint32_t k) { return holds(k, o); }) && (!written || rank(o) > rank(*written)))
+      written = o;
+  return {*written};
+}
+
+// Where the operator is written that a line of the expression is.
+protocol::Origins KernelView::chosenByBlock(std::size_t block) const {
+  const protocol::Origins own = ownOf(m_kernel.expressionOrigins[block]);
+  const protocol::Origins bodies = bodiesOfBlock(block);
+  protocol::Origins statements = own;
+  std::erase_if(statements, [this](std::uint32_t o) { return m_selection->isCall(o) || isInBody(o); });
+  if (!statements.empty()) return statements;
+  // A call is all that its function makes.
+  const auto isOfCall = [&](const protocol::Origins& line) {
+    return std::ranges::any_of(own, [&](std::uint32_t o) { return std::ranges::find(line, o) != line.end(); });
+  };
+  return bodies.empty() || std::ranges::count_if(m_kernel.expressionOrigins, isOfCall) == 1 ? own : chosenByLine(bodies);
 }
 
 protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {

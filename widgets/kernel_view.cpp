@@ -178,14 +178,13 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
       if (at >= tag.begin && at < tag.end) return m_selection->select({tag.origin});
     const auto block = static_cast<std::size_t>(m_expression->textCursor().blockNumber());
     if (block >= m_kernel.expressionOrigins.size() || m_kernel.expressionOrigins[block].empty()) return;
-    const protocol::Origins bodies = bodiesOfBlock(block);
     // Left of it and at the sign of equality stands the operator.
     const QTextBlock line = m_expression->textCursor().block();
     const bool atName = at - line.position() <= line.text().indexOf(QStringLiteral(" =")) + 2;
     if (const std::string made = madeBy(line.text());
         atName && m_instance == 0 && std::ranges::find(m_operators, made) != m_operators.end())
       return m_selection->select({}, {made});
-    m_selection->select(bodies.empty() ? ownOf(m_kernel.expressionOrigins[block]) : chosenByLine(bodies));
+    m_selection->select(chosenByBlock(block));
   });
   connect(selection, &Selection::changed, this, &KernelView::tint);
   connect(theme, &Theme::changed, this, [this] {
@@ -229,7 +228,10 @@ void KernelView::clear() {
   m_header->setToolTip({});
   m_header->setDetail(tr("choose a subgraph"));
   m_languages->setWords({});
-  m_expression->clear();
+  {
+    const QSignalBlocker quiet(m_expression);  // nobody has moved its cursor
+    m_expression->clear();
+  }
   m_expression->setFixedHeight(44);
   showFacts();
   setCandidates({});

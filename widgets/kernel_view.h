@@ -105,6 +105,7 @@ class KernelView : public QWidget {
   protocol::Origins placesOfBlock(std::size_t block) const;
   protocol::Origins bodiesOfBlock(std::size_t block) const { return m_selection->expandedOf(placesOfBlock(block)); }
   protocol::Origins chosenByLine(const protocol::Origins& origins) const;
+  protocol::Origins chosenByBlock(std::size_t block) const;
   std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
   bool holds(std::uint32_t outer, std::uint32_t inner) const;  // spans: more than the other one
   void findTags();

@@ -156,7 +156,7 @@ const protocol::TokenInfo* MainWindow::tokenAt(const protocol::SourceSpan& span)
   return found != tokens.end() && found->begin == span.begin && found->end == span.end ? &*found : nullptr;
 }
 
-// The longest in the selected place. A part of a statement in a loop that is no token stands for what the statement makes.
+// The longest in the selected place. A part of a statement in a loop that is no token, or several parts, stand for what the statement makes.
 const protocol::TokenInfo* MainWindow::selectedToken() const {
   const Selection& selection = m_tab->workspace->selection();
   const protocol::TokenInfo *best = nullptr, *holder = nullptr;
@@ -171,7 +171,7 @@ const protocol::TokenInfo* MainWindow::selectedToken() const {
   const auto places = selection.selectedSpans();
   const bool whole =
       std::any_of(places.begin(), places.end(), [&](const auto& s) { return s.begin == best->begin && s.end == best->end; });
-  return whole ? best : holder;
+  return whole && places.size() == 1 ? best : holder;
 }
 
 void MainWindow::pinInspector(const QString& tensor) {

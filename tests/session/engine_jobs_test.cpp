@@ -399,6 +399,22 @@ TEST_F(EngineJobs, TheGraphAndTheDecisionsAreOfTheStepThatTrains) {
   }
 }
 
+// A statement with a mistake asks for nothing: what it named besides is made, a loop as an operator.
+TEST_F(EngineJobs, ALoopThatIsShownBesideAMistakeIsInEveryStage) {
+  EngineProcess engine(m_folder.path(""));
+  engine.send(
+      DocumentReplaced{1, "test.nf", m_folder.path(""),
+                       "# %%\ninput X[8] = normal(0, 1)\nconst a[8] = 0.5\nfor t in 0..4 { a = tanh(a) + X }\nE[i] = X[i] * 2\n"
+                       "# %%\nBad[i] = Nope[i]\nshow a, E, Bad\n"});
+  ASSERT_EQ(engine.await<Analysis>().diagnostics.size(), 1u);
+  for (const char* stage : {"source", "transformed", "fused"}) {
+    std::set<std::string> made;
+    for (const GraphNode& n : engine.ask<GraphPage>(GraphRequest{1, stage}).nodes)
+      if (n.kind == NodeKind::Operator) made.insert(n.id);
+    EXPECT_EQ(made, (std::set<std::string>{"a", "E"})) << stage;
+  }
+}
+
 // By what it computes and of what, not by its name alone.
 TEST_F(EngineJobs, AStageSaysWhatItsPassAddedAndChanged) {
   EngineProcess engine(m_folder.path(""));

@@ -527,40 +527,69 @@ TEST_F(Choices, ALineOfALoopsKernelIsOneStatementOfIt) {
   EXPECT_GT(boxed, 0);
 }
 
-// What a statement that is one call does is done in the function: the line of a kernel selects that, and the inspector shows what this
-// kernel makes of it, not what another call does.
-TEST_F(Choices, ALineOfACallIsOfTheFunctionAndOfItsOwnKernel) {
+// The line of a kernel that makes something, and the line of its expression, are of that, whatever else calls of the same functions make.
+TEST_F(Choices, ALineWithCallsIsOfWhatItMakes) {
   openChecked(
-      "# %%\nlet B = 6, M = 5\ninput A[B, M] = normal(0, 1)\nparam V[M] = 0.3\nparam U[M, M] = normal(0, 0.3)\n"
-      "const h[B, M] = 0.3\ndef act(x) = tanh(x) + 0.1 * x^2\n"
-      "# %%\nY[b, j] = act(A[b, j] + 2 * V[j])\nfor t in 0..4 { h[b, j] = act(Y[b, j] + sum[k] h[b, k] * U[k, j]) }\n"
-      "# %%\nloss L = mean[b, j] act(h[b, j])\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\nhint split Y, h\n");
+      "# %%\nlet N = 8, M = 6\ninput X[N, M] = normal(0, 1)\nparam V[M] = 0.3\ndef sq(x) = x * x\n"
+      "def lin(A[N, K], s) -> Q {\n  Q[n, k] = A[n, k] * s + sq(A[n, k]) }\n"
+      "# %%\nconst a[N, M] = 0.5\nfor t in 0..4 { a = tanh(a) + X }\n"
+      "# %%\nconst b[N, M] = 0.5\nfor t in 0..4 { b = X - sq(b) }\n"
+      "# %%\nconst c[N, M] = 0.5\nfor t in 0..4 { c = lin(c, 0.3) }\n"
+      "# %%\nconst d[N, M] = 0.5\nfor t in 0..4 { d = sq(d) }\n"
+      "# %%\nS[n] = sum[m] (sq(a[n, m]) + b[n, m] * V[m] + c[n, m] - d[n, m])\nT = sq(S)\n"
+      "# %%\nloss L = mean[n] sq(T[n])\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\nhint split S, T\n");
   window->showPage(MainWindow::Page::Explain);
   ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() && knowsKernels(); }));
-  const std::string text = document().text();
   KernelView* kernel = window->tune()->kernel();
-  const Selection& selection = window->workspace().selection();
+  auto* expression = kernel->findChild<QPlainTextEdit*>();
+  const std::set<std::string> wanted{"a", "b", "c", "d", "T"};
   std::map<std::string, int> clicked;
-  for (const auto& subgraph : window->workspace().subgraphs().subgraphs) {
+  const auto isOf = [&](const std::string& made) {
+    EXPECT_TRUE(wait([&] { return window->inspector()->tensor().toStdString() == made; }))
+        << window->inspector()->tensor().toStdString();
+    QTest::qWait(50);
+    std::set<std::string> strangers = wanted;
+    strangers.erase(made);
+    strangers.insert({"S", "X", "L"});
+    for (const QToolButton* lead : window->inspector()->findChildren<QToolButton*>())
+      if (!lead->isHidden() && lead->objectName().startsWith("node:")) {
+        EXPECT_FALSE(strangers.contains(lead->objectName().mid(5).toStdString())) << lead->objectName().toStdString();
+      }
+    ++clicked[made];
+  };
+  const auto subgraphs = window->workspace().subgraphs().subgraphs;
+  for (const auto& subgraph : subgraphs) {
+    SCOPED_TRACE(subgraph.name + " of " + subgraph.loop);
     ASSERT_TRUE(showKernel(subgraph.id));
+    if (!subgraph.loop.empty() && !wanted.contains(subgraph.loop)) continue;
     const QStringList lines = kernel->text().split(QLatin1Char('\n'));
     for (qsizetype i = 0; i < lines.size(); ++i) {
       const std::string made = lines[i].trimmed().section(QLatin1Char('['), 0, 0).toStdString();
-      if ((made != "Y" && made != "h") || !lines[i].contains("] = ") || kernel->lineOrigins()[static_cast<std::size_t>(i)].empty())
-        continue;
+      if (!wanted.contains(made) || !lines[i].contains("] = ")) continue;
       SCOPED_TRACE(subgraph.name + ": " + lines[i].toStdString());
       ASSERT_TRUE(showKernel(subgraph.id));
       kernel->chooseLine(static_cast<int>(i));
-      if (!wait([&] { return !selection.body().empty(); })) continue;  // a value that the loop begins with
-      ++clicked[made];
-      const auto& place = selection.spans()[selection.body().front()];
-      EXPECT_GT(place.begin, text.find("def act"));
-      EXPECT_LE(place.end, text.find('\n', text.find("def act")));
-      EXPECT_EQ(window->inspector()->tensor().toStdString(), made);
+      isOf(made);
+    }
+    for (int block = 0; block < expression->document()->blockCount(); ++block) {
+      const QTextBlock line = expression->document()->findBlockByNumber(block);
+      const std::string made = line.text().section(QLatin1Char('['), 0, 0).toStdString();
+      if (!wanted.contains(made)) continue;
+      for (const bool atEnd : {false, true}) {
+        SCOPED_TRACE(line.text().toStdString() + (atEnd ? ", at its end" : ", at its name"));
+        ASSERT_TRUE(showKernel(subgraph.id));
+        window->inspector()->setFocus();
+        QTextCursor cursor(line);
+        if (!atEnd) cursor.movePosition(QTextCursor::EndOfBlock);
+        expression->setTextCursor(cursor);
+        expression->setFocus();
+        cursor.movePosition(atEnd ? QTextCursor::EndOfBlock : QTextCursor::StartOfBlock);
+        expression->setTextCursor(cursor);
+        isOf(made);
+      }
     }
   }
-  EXPECT_GT(clicked["Y"], 0);
-  EXPECT_GT(clicked["h"], 0);
+  for (const std::string& made : wanted) EXPECT_GE(clicked[made], 2) << made;
 }
 
 // A mistake keeps operators out of the program: what is chosen leads where it led, as far as that is still there, and nowhere else.
