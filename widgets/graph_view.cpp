@@ -713,7 +713,7 @@ bool GraphView::event(QEvent* event) {
                    n.flops > 0 ? QStringLiteral(" · ") + flopsText(static_cast<double>(n.flops)) : QString(),
                    timeOf(static_cast<std::size_t>(i)).isEmpty() ? QString()
                                                                  : QLatin1Char('\n') + timeOf(static_cast<std::size_t>(i)),
-                   n.outsideStep ? tr("\nOutside the step: only a show or an eval needs it.") : QString(),
+                   n.outsideStep ? tr("\nOutside the step: at most a show or an eval needs it.") : QString(),
                    equal.isEmpty() ? QString()
                                    : tr("\nComputes what is equal to it, too: %1").arg(equal.join(QStringLiteral(", ")))));
     }

@@ -219,6 +219,7 @@ class MainWindow : public QMainWindow {
   bool isOfCommand(const protocol::SourceSpan& span) const;
   void showLed();
   void inspectSelection();
+  bool isCarried(const std::string& name) const;
   std::string madeByKernel(const std::vector<std::string>& tensors) const;
   void revealSelection();
   TrainStrip* strip(Tab* tab) const;

@@ -384,6 +384,12 @@ void MainWindow::showLed() {
   m_tune->setLed(std::move(led));
 }
 
+// From step to step, by a loop whose last value nothing reads.
+bool MainWindow::isCarried(const std::string& name) const {
+  return m_tab->workspace->tensor(name + "#1") &&
+         std::ranges::any_of(m_tab->workspace->analysis().symbols, [&](const auto& s) { return s.name == name; });
+}
+
 // Of what several calls make of a line of the kernel in sight, what that kernel makes; empty: none of them.
 std::string MainWindow::madeByKernel(const std::vector<std::string>& tensors) const {
   if (page() != Page::Tune) return {};
@@ -431,7 +437,9 @@ void MainWindow::inspectSelection() {
     if (m_inspector->pinned() || !m_tab->workspace->missing().empty() || selection.isCalled(m_inspector->tensor().toStdString()))
       return;
     m_tab->inspected.clear();
-    m_inspector->setNoTensor(QString::fromStdString(std::string(withoutNumber(selection.tensors().back()))));
+    const std::string name(withoutNumber(selection.tensors().back()));
+    if (isCarried(name)) m_inspector->setMadeInLoop(QString::fromStdString(name), true);
+    else m_inspector->setNoTensor(QString::fromStdString(name));
     return refreshLeads();
   }
   if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty()) {
@@ -468,11 +476,8 @@ void MainWindow::inspectSelection() {
     if (!token->tensor.empty()) return inspect(QString::fromStdString(token->tensor));
     if (m_inspector->pinned()) return;
     m_tab->inspected.clear();
-    const auto& symbols = m_tab->workspace->analysis().symbols;
     const std::string name(withoutNumber(token->inside));
-    const bool carried = m_tab->workspace->tensor(name + "#1") &&
-                         std::any_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.name == name; });
-    m_inspector->setMadeInLoop(QString::fromStdString(name), carried);
+    m_inspector->setMadeInLoop(QString::fromStdString(name), isCarried(name));
     return refreshLeads();
   }
   // What several tensors come from is none of them: `epochs` of a training.

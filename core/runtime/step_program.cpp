@@ -71,24 +71,6 @@ std::vector<std::string> setsReadBy(const Program& p) {
   return sets;
 }
 
-// A loop that nothing reads has no value behind it: what it carries gets one.
-void makeUnreadLoops(Program& p) {
-  UniqueNames names;
-  for (const Tensor& t : p.tensors) names.take(t.name);
-  for (std::size_t i = 0; i < p.operators.size(); ++i) {
-    const auto written = writesOf(p, OperatorId(i));
-    if (p.operators[i].kind != OperatorKind::Loop || std::ranges::any_of(written, &TensorId::valid)) continue;
-    for (Loop::Carried& carried : p[p.operators[i].loop].carried) {
-      Tensor last;
-      last.name = names.taken((*p[p.operators[i].loop].body)[carried.innerOut].name);
-      last.type = p[carried.initial].type;
-      last.shape = p[carried.initial].shape;
-      last.origin = p.operators[i].origin;
-      carried.last = p.addTensor(std::move(last));
-    }
-  }
-}
-
 // What the outputs need, and no rows that none of it reads: those of another job's data, which need not be there.
 Program jobOf(const Program& whole, const std::vector<TensorId>& outputs, bool updates) {
   Program p = restrictedTo(whole, outputs, updates);
@@ -171,7 +153,6 @@ Program inputEvaluationProgram(const CompiledNotebook& evaluation) {
 Program notebookProgram(const CompiledNotebook& notebook) {
   Program p = notebook.program;
   if (!p.outputs.empty()) return p;
-  makeUnreadLoops(p);
   std::unordered_set<TensorId> read;
   for (std::size_t i = 0; i < p.operators.size(); ++i)
     for (const TensorId t : readsOf(p, OperatorId(i))) read.insert(t);

@@ -123,10 +123,14 @@ std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& sp
   return readers;
 }
 
-// A node is named by the first tensor that its operator writes.
+// A node is named by the first tensor that its operator writes, a loop that nothing reads by what it carries.
 std::string nodeName(const Program& p, OperatorId id) {
   const auto written = writesOf(p, id);
-  return written.empty() || !written[0].valid() ? "operator " + std::to_string(id.value) : p[written[0]].name;
+  if (!written.empty() && written[0].valid()) return p[written[0]].name;
+  bool taken = p[id].kind != OperatorKind::Loop || p.tensorNamed(p[id].name).valid();
+  for (std::size_t o = 0; o < id.value && !taken; ++o)
+    taken = p.operators[o].name == p[id].name && writesOf(p, OperatorId(o)).empty();
+  return taken ? "operator " + std::to_string(id.value) : p[id].name;
 }
 
 bool isDerivative(const std::string& name) { return name.starts_with("d(") && name.find(")/d(") != std::string::npos; }
@@ -431,6 +435,10 @@ class GraphPart {
       node.dtype = name(p[written[0]].type);
       node.shape = p[written[0]].shape;
       for (const TensorId t : written) node.bytes += p[t].bytes();
+    } else if (op.kind == OperatorKind::Loop && !p[op.loop].carried.empty()) {
+      const Tensor& carried = p[p[op.loop].carried.front().initial];
+      node.dtype = name(carried.type);
+      node.shape = carried.shape;
     }
     // In the source a derivative that is shown stands for itself until it is derived.
     if (p.stage == Stage::Source && isDerivative(node.id)) {

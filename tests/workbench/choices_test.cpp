@@ -592,6 +592,20 @@ TEST_F(Choices, ALineWithCallsIsOfWhatItMakes) {
   for (const std::string& made : wanted) EXPECT_GE(clicked[made], 2) << made;
 }
 
+// It is the person's own, and computed nowhere.
+TEST_F(Choices, ALoopThatNothingReadsSaysSoInTheGraph) {
+  openChecked("# %%\ninput X[8] = normal(0, 1)\nconst a[8] = 0.5\nfor t in 0..4 { a = tanh(a) + X }\nE[i] = X[i] * 2\nshow E\n");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->plan() != nullptr; }));
+  window->explain()->wantStage(QStringLiteral("source"));
+  GraphView* graph = window->explain()->graph();
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "source"; }));
+  ASSERT_TRUE(std::ranges::any_of(graph->graph().nodes, [](const GraphNode& n) { return n.id == "a"; }));
+  graph->choose(QStringLiteral("a"), false);
+  EXPECT_TRUE(window->inspector()->instead().startsWith("a is carried from step to step, and nothing reads it"))
+      << window->inspector()->instead().toStdString();
+}
+
 // A mistake keeps operators out of the program: what is chosen leads where it led, as far as that is still there, and nowhere else.
 TEST_F(Choices, AMistakeBringsNoStrangeLinks) {
   openChecked(
