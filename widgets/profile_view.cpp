@@ -103,9 +103,11 @@ bool ProfileModel::isNow(int row) const { return isNow(m_profile.kernels[static_
 
 bool ProfileModel::isNow(const std::string& subgraph) const { return isOfStep(subgraph) && !m_replaced.contains(subgraph); }
 
-bool ProfileModel::isOfStep(const std::string& subgraph) const {
+bool ProfileModel::isOfStep(const std::string& subgraph) const { return !m_edited && isOfPlan(subgraph); }
+
+bool ProfileModel::isOfPlan(const std::string& subgraph) const {
   const bool interpreted = m_profile.device == "reference";  // operator by operator: none of it is a kernel of the plan
-  return !ofOtherDevice() && !m_edited && (!m_kernels || interpreted || m_kernels->contains(subgraph));
+  return !ofOtherDevice() && (!m_kernels || interpreted || m_kernels->contains(subgraph));
 }
 
 QString ProfileModel::whyNotNow() const {
@@ -300,7 +302,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     m_chosen = k.subgraph;
     m_counters->choose(m_chosen);
     showSentence();
-    if (m_model->isOfStep(k.subgraph)) Q_EMIT kernelChosen(k.subgraph);
+    if (m_model->isOfPlan(k.subgraph)) Q_EMIT kernelChosen(k.subgraph);
   });
   connect(theme, &Theme::changed, this, [this] { showSentence(); });
   setContextMenuPolicy(Qt::ActionsContextMenu);
@@ -452,8 +454,10 @@ void ProfileView::showSentence() {
   const std::string& why = m_model->profile().timeline.why;
   const QString limit = row >= 0 && m_model->isNow(row) ? m_model->limitOf(row) : QString();
   const QString text =
-      row >= 0 && !m_model->isOfStep(m_chosen)
+      row >= 0 && !m_model->isOfPlan(m_chosen)
           ? tr("The step has no such kernel now: this profile is %1. Profile measures the step as it is.").arg(m_model->whyNotNow())
+      : row >= 0 && !m_model->isOfStep(m_chosen)
+          ? tr("This profile is %1. Profile measures the step as it is.").arg(m_model->whyNotNow())
       : row >= 0 && !m_model->isNow(row) ? tr("Another kernel has taken its place since. Profile measures the step as it is.")
       : kernels || why.empty()           ? limit
                                          : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));

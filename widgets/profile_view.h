@@ -47,6 +47,7 @@ class ProfileModel : public QAbstractTableModel {
   void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced);
   void setHolds(std::function<bool(const std::string&)> holds) { m_holds = std::move(holds); }
   bool isOfStep(const std::string& subgraph) const;  // the step has it, though it may have another kernel now
+  bool isOfPlan(const std::string& subgraph) const;  // of the text as it is, whatever the profile is of
   bool isNow(int row) const;                         // and that is the kernel that was profiled
   bool isNow(const std::string& subgraph) const;
   QString whyNotNow() const;       // "of an earlier text", of the profile; empty: it is of the step as it is now

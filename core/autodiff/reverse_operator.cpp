@@ -9,6 +9,7 @@
 #include "core/autodiff/reverse.h"
 #include "core/ir/folding.h"
 #include "core/support/assert.h"
+#include "core/syntax/derivative_name.h"
 
 namespace nf {
 namespace {
@@ -66,6 +67,7 @@ ExprId Reverse::outputLoad(const Operator& op) {
 
 // A tensor the backward pass needs besides: over the operator's own output axes, or all its axes where nothing is reduced.
 TensorId Reverse::auxiliary(const Operator& op, const char* suffix, Reducer reducer, ExprId body, DType type) {
+  NF_ASSERT(std::ranges::find(kBesideReduction, std::string_view(suffix)) != kBesideReduction.end());
   Operator made;
   made.axes = op.axes;
   made.outputRank = reducer == Reducer::None ? static_cast<std::uint32_t>(op.axes.size()) : op.outputRank;

@@ -7,6 +7,7 @@
 
 #include "core/ir/structural_hash.h"
 #include "core/lang/statement.h"
+#include "core/syntax/derivative_name.h"
 #include "core/syntax/schedule_text.h"
 
 namespace nf::lang {
@@ -446,6 +447,17 @@ bool isOfLoop(const Program& program, std::string_view name) {
 }
 }  // namespace
 
+// Of `Y_argmax`, which the gradient of Y = max[..] computes beside Y: Y; of all its steps in a loop, too. Empty: it is no such name.
+std::string_view Elaborator::reducedBy(std::string_view name) {
+  while (name.ends_with("_steps")) name.remove_suffix(std::string_view("_steps").size());
+  for (const std::string_view suffix : kBesideReduction) {
+    if (!name.ends_with(suffix)) continue;
+    const std::string_view reduced = name.substr(0, name.size() - suffix.size());
+    if (lookup(reduced) || m_fullNames.contains(std::string(reduced)) || isOfLoop(m_out.program, reduced)) return reduced;
+  }
+  return {};
+}
+
 // One of two tensors is read by the operator that makes the other, in a step of a loop perhaps. What a derived name reads is not known
 // yet.
 bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
@@ -468,7 +480,7 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
     if (!lookup(name)) {
       // Names of derived tensors and operators exist later only.
       const bool derived = name.find('/') != std::string::npos || name.find('#') != std::string::npos;
-      if (derived || m_fullNames.contains(name) || isOfLoop(m_out.program, name)) {
+      if (derived || m_fullNames.contains(name) || isOfLoop(m_out.program, name) || !reducedBy(name).empty()) {
         h.tensors.push_back(name);
         continue;
       }

@@ -642,6 +642,18 @@ TEST(Compile, WhatALoopLeavesHasTheNameThatItCarries) {
   EXPECT_FALSE(c.program.tensorNamed("h0#2").valid());
 }
 
+// A kernel's own name is one that a hint may say.
+TEST(Compile, AHintNamesWhatAGradientComputesBesideAReduction) {
+  const std::string text =
+      "input X[4, 5]\nparam w[5] = 1\nconst h[4] = 0.5\nY[i] = max[j] (X[i, j] * w[j])\n"
+      "for t in 0..3 { h[i] = max[j] (h[i] * w[j]) + h[i] * Y[i] }\nloss L = mean[i] (h[i]^2 + exp(max[j] (X[i, j] + w[j])))\n"
+      "show d(L)/d(w)\n";
+  for (const char* name : {"Y_argmax", "Y_ties", "L.max_argmax", "h.max_argmax", "h.max_argmax_steps"})
+    EXPECT_EQ(clean(text + "hint split " + name + ", `d(L)/d(w)`\n").program.hints.at(0).tensors.at(0), name);
+  for (const char* name : {"Z_argmax", "Y_arg", "_argmax"})
+    EXPECT_EQ(compiled(text + "hint split " + name + ", Y\n").diagnostics.size(), 1u) << name;
+}
+
 // Of a stacked tensor a step reads its slice.
 TEST(Compile, TrafficIsOfTheElementsThatAreReached) {
   const auto traffic = [](const char* text) { return trafficOf(clean(text).program); };

@@ -507,6 +507,11 @@ TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
   view.setStep("cpu", true);
   EXPECT_TRUE(profile->age().startsWith("of an earlier text, ")) << profile->age().toStdString();
   EXPECT_FALSE(isNow(1));
+  for (const auto key : {Qt::Key_End, Qt::Key_Home}) {
+    QTest::keyClick(profile->table(), key, Qt::ControlModifier);
+    EXPECT_EQ(profile->sentence(), "This profile is of an earlier text. Profile measures the step as it is.");
+  }
+  EXPECT_EQ(view.current(), "bb02");
   view.setStep("cpu", false);
   EXPECT_TRUE(isNow(1));
   view.setStep("reference", false);
