@@ -425,10 +425,11 @@ void MainWindow::inspectSelection() {
     // One of several that somebody went to stays.
     if (!m_selection.body().empty() && m_amongChoice == m_selection.choices() && tensorNamed(m_tab->inspected.toStdString()))
       return inspect(m_tab->inspected);
-    if (const std::string own = madeByKernel(selection.tensors()); !selection.body().empty() && !own.empty()) {
-      m_amongChoice = m_selection.choices();
-      return inspect(QString::fromStdString(own));
-    }
+    if (!selection.body().empty())
+      if (const std::string own = madeByKernel(selection.tensors()); !own.empty()) {
+        m_amongChoice = m_selection.choices();
+        return inspect(QString::fromStdString(own));
+      }
     // What is computed again, "Y#2", is Y; an operator that has no tensor in the notebook has none to show.
     for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
       for (const std::string& name : {*tensor, std::string(withoutNumber(*tensor))})

@@ -177,6 +177,7 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_wasModified = m_document->modified();
   m_diskState = OnDisk::Same;
   m_analysis = m_names = m_wholeNames = {};
+  m_analysedText.clear();
   m_step = 0;
   m_namesAreWhole = false;
   m_refusedHints.clear();

@@ -447,15 +447,14 @@ bool isOfLoop(const Program& program, std::string_view name) {
 }
 }  // namespace
 
-// Of `Y_argmax`, which the gradient of Y = max[..] computes beside Y: Y; of all its steps in a loop, too. Empty: it is no such name.
-std::string_view Elaborator::reducedBy(std::string_view name) {
+// `Y_argmax`, which the gradient of Y = max[..] computes beside Y; of all its steps in a loop, too.
+bool Elaborator::isBesideReduction(std::string_view name) {
   while (name.ends_with("_steps")) name.remove_suffix(std::string_view("_steps").size());
-  for (const std::string_view suffix : kBesideReduction) {
-    if (!name.ends_with(suffix)) continue;
-    const std::string_view reduced = name.substr(0, name.size() - suffix.size());
-    if (lookup(reduced) || m_fullNames.contains(std::string(reduced)) || isOfLoop(m_out.program, reduced)) return reduced;
-  }
-  return {};
+  return std::ranges::any_of(kBesideReduction, [&](std::string_view suffix) {
+    const std::string_view reduced = name.substr(0, name.size() - std::min(name.size(), suffix.size()));
+    return name.ends_with(suffix) &&
+           (lookup(reduced) || m_fullNames.contains(std::string(reduced)) || isOfLoop(m_out.program, reduced));
+  });
 }
 
 // One of two tensors is read by the operator that makes the other, in a step of a loop perhaps. What a derived name reads is not known
@@ -480,7 +479,7 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
     if (!lookup(name)) {
       // Names of derived tensors and operators exist later only.
       const bool derived = name.find('/') != std::string::npos || name.find('#') != std::string::npos;
-      if (derived || m_fullNames.contains(name) || isOfLoop(m_out.program, name) || !reducedBy(name).empty()) {
+      if (derived || m_fullNames.contains(name) || isOfLoop(m_out.program, name) || isBesideReduction(name)) {
         h.tensors.push_back(name);
         continue;
       }

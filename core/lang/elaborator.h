@@ -227,7 +227,7 @@ class Elaborator {
   void show(const ast::Ast& ast, const ast::Stmt& s);
   void hint(const ast::Ast& ast, const ast::Stmt& s);
   bool readsOther(const std::string& a, const std::string& b) const;
-  std::string_view reducedBy(std::string_view name);
+  bool isBesideReduction(std::string_view name);
   void train(const ast::Ast& ast, const ast::Stmt& s);
   const Function* optimizerNamed(const ast::Expr* optimizer, const ast::Stmt& s);
   void optimize(const ast::Ast& ast, const ast::Stmt& s, TensorId loss, const ast::Expr* optimizer, bool all,
