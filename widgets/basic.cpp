@@ -22,6 +22,7 @@
 #include <QWheelEvent>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "widgets/wrap_layout.h"
 
@@ -164,9 +165,36 @@ ElidedLabel::ElidedLabel(const char* role, Qt::TextElideMode mode, QWidget* pare
 
 QString ElidedLabel::shown() const {
   const int room = contentsRect().width();
+  if (m_lines > 1) {
+    // A line ends before a word that has no room in it: what is left of them is less than what they are together.
+    QString fits = text();
+    for (int most = room * m_lines; linesIn(room, fits) > m_lines && most > 0; most -= std::max(1, room / 20))
+      fits = fontMetrics().elidedText(text(), m_mode, most);
+    return fits;
+  }
   const QString fits = fontMetrics().elidedText(text(), m_mode, room);
   const QString word = text().section(QLatin1Char(' '), 0, 0);
   return m_wholeWords && fits != text() && fontMetrics().horizontalAdvance(word + QChar(0x2026)) > room ? QString() : fits;
+}
+
+int ElidedLabel::linesIn(int width, const QString& words) const {
+  const QRect room(0, 0, std::max(1, width), QWIDGETSIZE_MAX);
+  const QFontMetricsF metrics(font());
+  return std::max(
+      1, static_cast<int>(std::lround(metrics.boundingRect(room, Qt::TextWordWrap, words).height() / metrics.lineSpacing())));
+}
+
+void ElidedLabel::setLines(int most) {
+  if (std::exchange(m_lines, most) == most) return;
+  updateGeometry();
+  update();
+}
+
+int ElidedLabel::heightForWidth(int width) const {
+  if (m_lines <= 1) return QLabel::heightForWidth(width);
+  const QMargins around = contentsMargins();
+  return std::min(m_lines, linesIn(width - around.left() - around.right(), text())) * fontMetrics().lineSpacing() + around.top() +
+         around.bottom();
 }
 
 void ElidedLabel::setWholeWords() { m_wholeWords = true; }
@@ -183,8 +211,9 @@ void ElidedLabel::setLeast(int width) {
 
 void ElidedLabel::paintEvent(QPaintEvent*) {
   QPainter p(this);
-  style()->drawItemText(&p, contentsRect(), static_cast<int>(Qt::AlignVCenter | (alignment() & Qt::AlignHorizontal_Mask)),
-                        palette(), isEnabled(), shown(), foregroundRole());
+  const int flags =
+      static_cast<int>(Qt::AlignVCenter | (alignment() & Qt::AlignHorizontal_Mask)) | (m_lines > 1 ? Qt::TextWordWrap : 0);
+  style()->drawItemText(&p, contentsRect(), flags, palette(), isEnabled(), shown(), foregroundRole());
 }
 
 bool ElidedLabel::event(QEvent* event) {

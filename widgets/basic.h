@@ -58,15 +58,19 @@ class ElidedLabel : public QLabel {
   QString shown() const;     // what fits
   void setLeast(int width);  // px: it gives way down to this, and a shorter text not at all
   void setWholeWords();      // shows nothing where not even its first word has room
+  void setLines(int most);   // that it takes before it is elided; 1 unless told
   QSize minimumSizeHint() const override;
+  bool hasHeightForWidth() const override { return m_lines > 1; }
+  int heightForWidth(int width) const override;
 
  protected:
   void paintEvent(QPaintEvent*) override;
   bool event(QEvent* event) override;
 
  private:
+  int linesIn(int width, const QString& words) const;
   Qt::TextElideMode m_mode;
-  int m_least = 0;
+  int m_least = 0, m_lines = 1;
   bool m_wholeWords = false;
 };
 QFrame* line(QWidget* parent = nullptr);

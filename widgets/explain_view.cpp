@@ -387,6 +387,8 @@ bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
   if (watched == m_table->viewport() && event->type() == QEvent::Resize) {
     fitTable();
     revealRelated(relatedDecisions());
+    // The card may have grown over it.
+    if (m_decided && m_table->currentIndex().isValid()) bringIntoSight(m_table->currentIndex());
   }
   // A table that gets the focus would choose its first row, as when a button of the card is hidden.
   if (watched == m_table && event->type() == QEvent::FocusIn && !m_table->currentIndex().isValid()) {
@@ -493,6 +495,11 @@ void ExplainView::markSelection() {
   m_marking = false;
 }
 
+void ExplainView::bringIntoSight(const QModelIndex& row) {
+  m_table->visualRect(row);  // lays out the rows that just came: Qt does not scroll to one without
+  m_table->scrollTo(row);
+}
+
 void ExplainView::revealRelated(const std::vector<int>& related) {
   m_revealed = related;
   if (related.empty() || m_table->hasFocus()) return;
@@ -500,8 +507,7 @@ void ExplainView::revealRelated(const std::vector<int>& related) {
   const int row = now.isValid() ? m_proxy->mapToSource(now).row() : -1;
   if (std::find(related.begin(), related.end(), row) != related.end()) return;
   const QModelIndex first = m_proxy->mapFromSource(m_model->index(related.front(), 0));
-  m_table->visualRect(first);  // lays out the rows that just came: Qt does not scroll to one without
-  m_table->scrollTo(first);
+  bringIntoSight(first);
 }
 
 std::set<std::string> ExplainView::ledOperators() const {
@@ -650,7 +656,7 @@ void ExplainView::chooseDecision(int number) {
   if (!index.isValid()) return showDecision(number, !m_marking);
   m_table->setCurrentIndex(index);
   if (!m_marking && !m_decided) showDecision(number, true);  // it was the current one
-  m_table->scrollTo(index);
+  bringIntoSight(index);
 }
 
 void ExplainView::selectDecision() {
@@ -664,7 +670,7 @@ void ExplainView::filterStates(int state) {
   const int chosen = chosenRow();
   const QModelIndex index = chosen < 0 ? QModelIndex() : m_proxy->mapFromSource(m_model->index(chosen, 0));
   m_table->setCurrentIndex(index);
-  if (index.isValid()) m_table->scrollTo(index);
+  if (index.isValid()) bringIntoSight(index);
   m_filtering = false;
   showNone();
 }

@@ -117,6 +117,7 @@ class ExplainView : public DockPage {
   QLabel* m_none;  // of the states shown there is no decision
   DecisionCard* m_card;
   void markSelection();
+  void bringIntoSight(const QModelIndex& row);
   void revealRelated(const std::vector<int>& related);  // where nothing of it is chosen
   std::vector<int> m_revealed;
   std::vector<bool> m_byPlace;  // nodes that the selected place leads to; empty where tensors are selected

@@ -200,6 +200,8 @@ void GraphView::adopt(GraphLayout layout) {
   if (!m_fitted || !QRectF(QPointF(0, 0), QSizeF(size()))
                         .intersects(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight()))))
     showFirst();
+  // Another stage has its nodes elsewhere.
+  if (std::exchange(m_stageShown, m_graph.stage) != m_graph.stage) bringChosenIntoSight();
   update();
 }
 

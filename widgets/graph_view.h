@@ -140,6 +140,7 @@ class GraphView : public QWidget {
   QStringList m_captions;  // of its nodes
   GraphLayout m_layout;
   std::unordered_map<std::string, QPointF> m_previous;
+  std::string m_stageShown;
   std::shared_ptr<const protocol::GraphPage> m_plan;
   std::shared_ptr<const GraphLayout> m_planned;
   std::shared_ptr<const GraphLayout> m_open;         // the plan with every group open: what stages stand on that have none

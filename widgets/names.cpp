@@ -24,6 +24,7 @@ bool severalLosses = false;
 }  // namespace
 
 void setSeveralLosses(bool several) { severalLosses = several; }
+bool hasSeveralLosses() { return severalLosses; }
 
 QString derivativeText(const QString& name) {
   return QString(name)

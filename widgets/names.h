@@ -17,6 +17,7 @@ std::string lossOf(const std::string& tensor);  // "L" of "d(L)/d(W)"; empty: it
 
 // Of the notebook in sight: derivatives of several losses are told apart by them.
 void setSeveralLosses(bool several);
+bool hasSeveralLosses();
 
 // Every way in which one may write the name: as the source, with its loss, and without it.
 QStringList spellings(const QString& name);

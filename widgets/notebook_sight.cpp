@@ -83,15 +83,16 @@ void NotebookView::showSpan(int top, int bottom, int margin) {
   ensureVisible(0, top, 0, margin);
 }
 
-void NotebookView::showCell(const CellView* cell) {
-  constexpr int kMargin = 40;
-  const int top = cell->mapTo(m_content, QPoint(0, 0)).y();
-  showSpan(top, top + cell->height(), kMargin);
+void NotebookView::showCell(CellView* cell) {
+  m_keptInSight = cell;
+  m_keptHead = true;
+  showKeptInSight();
 }
 
 void NotebookView::bringIntoSight(QWidget* part) {
   layOutAround(part);
   m_keptInSight = part;
+  m_keptHead = false;
   showKeptInSight();
 }
 
@@ -99,10 +100,11 @@ void NotebookView::showKeptInSight() {
   if (!m_keptInSight || !m_content->isAncestorOf(m_keptInSight)) return;
   const QWidget* part = m_keptInSight;
   // Of a cell that is higher than the page what it shows.
-  if (const auto* cell = qobject_cast<const CellView*>(part); cell && cell->result() && cell->height() > viewport()->height())
+  if (const auto* cell = qobject_cast<const CellView*>(part);
+      cell && cell->result() && !m_keptHead && cell->height() > viewport()->height())
     part = cell->result();
   const int top = part->mapTo(m_content, QPoint(0, 0)).y();
-  showSpan(top, top + part->height(), 24);
+  showSpan(top, top + part->height(), m_keptHead ? 40 : 24);
 }
 
 void NotebookView::pressed(const QWidget* at) {

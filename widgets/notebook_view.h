@@ -39,7 +39,7 @@ class NotebookView : public QScrollArea {
     bool writing;  // in its text
   };
   From whereFrom(CellId made, CellId above) const;
-  void showCell(const CellView* cell);                          // in sight: all of it, or its head
+  void showCell(CellView* cell);                                // in sight: all of it, or its head; results above leave it there
   void bringIntoSight(QWidget* part);                           // of a cell; one that was made just now, too
   void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
 
@@ -175,6 +175,7 @@ class NotebookView : public QScrollArea {
   CellId m_begun = 0;                 // the last one that a typed separator began; 0: none, or more was typed on its line
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
+  bool m_keptHead = false;          // of a cell that is higher than the page
   std::uint64_t m_caretChoice = 0;  // of the selection: the last one that the caret made
   QPointer<CellView> m_held;        // the one that is written in
   int m_heldAt = 0;                 // px of the page: top of its editor

@@ -115,7 +115,7 @@ QString ProfileModel::whyNotNow() const {
   if (ofOtherDevice()) return tr("on %1, which is not in use").arg(QString::fromStdString(m_profile.device));
   if (m_edited) return tr("of an earlier text");
   const auto all = [&](auto&& is) { return std::ranges::all_of(m_profile.kernels, is, &protocol::KernelTimeInfo::subgraph); };
-  if (!all([&](const std::string& id) { return isOfStep(id); })) return tr("of an earlier plan");
+  if (!all([&](const std::string& id) { return isOfStep(id); })) return tr("of another plan");
   return all([&](const std::string& id) { return isNow(id); }) ? QString() : tr("before kernels were replaced");
 }
 

@@ -85,8 +85,17 @@ void SwapList::setNone(const QString& sentence) {
 
 QString SwapList::sentence() const { return m_sentence->isHidden() ? QString() : m_sentence->text(); }
 
+void SwapList::nameAgain() {
+  if (m_losses == hasSeveralLosses()) return;
+  const auto swaps = std::exchange(m_swaps, {});
+  m_widest.assign(kColumns, 0);
+  m_table->setRowCount(0);
+  for (const protocol::KernelSwapEvent& swap : swaps) add(swap);
+}
+
 void SwapList::add(const protocol::KernelSwapEvent& swap) {
   const int row = count();
+  m_losses = hasSeveralLosses();
   m_swaps.push_back(swap);
   m_table->setRowCount(row + 1);
   const QFontMetrics metrics(m_table->font());

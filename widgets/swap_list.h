@@ -18,6 +18,7 @@ class SwapList : public QWidget {
   explicit SwapList(const Theme* theme, QWidget* parent = nullptr);
   void clear();
   void add(const protocol::KernelSwapEvent& swap);
+  void nameAgain();  // where names of derivatives have changed since
   // What is said while there is none.
   void setNone(const QString& sentence);
   QString sentence() const;
@@ -40,8 +41,8 @@ class SwapList : public QWidget {
   const Theme* m_theme;
   QLabel* m_sentence;
   QTableWidget* m_table;
-  bool m_onPaper = false;
-  std::vector<int> m_widest;  // of each column's texts, pixels
+  bool m_onPaper = false, m_losses = false;  // names say which loss they are of
+  std::vector<int> m_widest;                 // of each column's texts, pixels
   std::vector<protocol::KernelSwapEvent> m_swaps;
 };
 

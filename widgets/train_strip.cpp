@@ -234,7 +234,10 @@ void TrainStrip::sayNoSwaps(bool ended) {
     case SearchState::Fixed: why = tr("the interpreter runs none, and there is nothing to search."); break;
     case SearchState::Replayed: why = tr("the kernels were those of a swap log."); break;
     case SearchState::Finished: why = tr("the search had nothing left that would be worth a trial."); break;
-    case SearchState::Unbegun: why = tr("the run ended before the search had tried a candidate."); break;
+    case SearchState::Unbegun:
+      why = m_trials > 0 ? tr("the run ended before the search had tried a candidate: its trials timed the first kernels.")
+                         : tr("the run ended before the search had tried a candidate.");
+      break;
     case SearchState::Searched: why = tr("no candidate was faster than the kernel in use beyond noise."); break;
     case SearchState::Unknown: return m_swapList->setNone({});  // of a run that is only known by its folder
   }
@@ -284,6 +287,7 @@ void TrainStrip::setRunning(bool running) {
   if (running) m_message->hide(), m_end = End::None;
   sayNote();
   offer();
+  m_detail->setLines(running ? 1 : 2);  // what comes to rest may be read, what changes moves nothing below it
   m_pause->setVisible(running);
   m_stop->setVisible(running);
   m_progress->setVisible(running);

@@ -638,10 +638,13 @@ void TuneView::setEngineGone(bool gone) {
 
 bool TuneView::profileIsNow() const { return m_subgraphs.empty() || m_profile->model()->profile().revision == m_revision; }
 
-void TuneView::setRunOld(bool old) {
-  if (std::exchange(m_runOld, old) == old) return;
-  m_latencyHeader->setDetail(old ? tr("of an earlier text of the notebook; median, min and max")
-                                 : tr("median, min and max; loss below"));
+void TuneView::setRunOf(bool old, const QString& other) {
+  if (m_runOld == old && m_runOf == other) return;
+  m_runOld = old;
+  m_runOf = other;
+  const QString of = other.isEmpty() ? QString() : tr("of training %1; ").arg(other);
+  m_latencyHeader->setDetail(
+      of + (old ? tr("of an earlier text of the notebook; median, min and max") : tr("median, min and max; loss below")));
   for (QWidget* plot : {static_cast<QWidget*>(m_latency), static_cast<QWidget*>(m_loss)}) setGreyed(plot, old);
 }
 

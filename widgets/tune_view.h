@@ -48,7 +48,8 @@ class TuneView : public QWidget {
   void setLed(std::set<std::string> operators);
   bool holdsSelected(const std::string& subgraph) const;  // a part of what is selected, as the one that is shown does
   void setByHand(std::int64_t trials);                    // since the last run began: rows count them, the budget does not
-  void setRunOld(bool old);                               // the text that the run was of has changed since
+  // Whether the text that the run was of has changed since, and the loss that it trained, where the step is another one's.
+  void setRunOf(bool old, const QString& other);
   // That the next run is on, empty: not known, and whether the text that was profiled has changed since.
   // Of a device that interprets there is neither kernel nor schedule: nothing is asked for.
   void setStep(const std::string& device, bool edited, const std::set<std::string>& replaced = {});  // as ProfileModel's
@@ -187,6 +188,7 @@ class TuneView : public QWidget {
   static QString goneWords() { return tr("A mistake in the notebook keeps this kernel out: it is as it was before"); }
   std::uint64_t m_revision = 0, m_kernelRevision = 0;  // of the subgraphs; that the kernel was asked for at
   bool m_runOld = false;
+  QString m_runOf;
   std::string m_device;  // in use; empty: not known
   std::string m_current;
   std::string m_tried;                 // the kernel that the search is at

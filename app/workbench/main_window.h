@@ -136,6 +136,7 @@ class MainWindow : public QMainWindow {
     bool runAllWhenChecked = false;
     bool diskHidden = false, holderHidden = false, journalHidden = false, unwritableHidden = false;  // questions that were put away
     CellId training = 0;
+    CellId runOf = 0;  // that the run in the views was begun in
     // Of cells that train, as far as it is known: a mistake that keeps one from being made leaves what it was before.
     struct Train {
       TrainOf of;

@@ -113,6 +113,11 @@ void MainWindow::showKept(Tab* tab) {
   KeptRun run = std::move(*tab->kept);
   tab->kept.reset();
   tab->shownRun = run.folder;
+  tab->runOf = v->id();
+  // As it was when it had been begun, once this analysis is in all views.
+  QMetaObject::invokeMethod(
+      tab->workspace.get(), [w = tab->workspace.get(), step = trainIn(tab, v->id())->info.number] { w->lookAtStep(step); },
+      Qt::QueuedConnection);
   showIn(*v, run);
   if (const auto say = std::exchange(tab->whenKept, {})) say(*v);
   refreshCheckpoint(tab, v->id());

@@ -27,6 +27,7 @@
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/step_chooser.h"
+#include "widgets/swap_list.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -308,11 +309,16 @@ void MainWindow::refreshSteps() {
   for (const protocol::TensorInfo& t : analysis.tensors)
     if (t.derivative) derived.insert(t.name.substr(0, t.name.find(")/d(")));
   setSeveralLosses(derived.size() > 1);
+  for (const CellView* v : m_tab->notebook->cells())
+    if (v->train()) v->train()->swaps()->nameAgain();
   for (StepChooser* steps : {m_explain->steps(), m_tune->steps()}) steps->setTrains(losses, static_cast<int>(analysis.step));
 }
 
 void MainWindow::refreshOutline() {
-  m_tune->setRunOld(std::ranges::any_of(m_tab->notebook->cells(), [](const CellView* v) { return v->runIsOld(); }));
+  const auto ran = m_tab->trains.find(m_tab->runOf);
+  const bool other = ran != m_tab->trains.end() && ran->second.info.number != m_tab->workspace->analysis().step;
+  m_tune->setRunOf(std::ranges::any_of(m_tab->notebook->cells(), [](const CellView* v) { return v->runIsOld(); }),
+                   other ? QString::fromStdString(ran->second.info.loss) : QString());
   showStep();
   std::vector<OutlineView::CellLine> lines;
   int number = 0;

@@ -342,7 +342,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (tab == m_tab) refreshMessages();
     if (tab == m_tab && !resumed) m_tune->clearSteps();
     if (CellView* v = tab->notebook->viewOfAnalysisCell(cell)) {
-      tab->training = v->id();
+      tab->training = tab->runOf = v->id();
       if (v->train()) {
         v->train()->show();
         v->train()->start(resumed);

@@ -470,6 +470,13 @@ bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
   return !known(a) || !known(b) || lang::readsOther(p, a, b);
 }
 
+std::pair<std::string, std::string> Elaborator::readsWithin(const std::string& a, const std::string& b) const {
+  for (const auto& [outer, other] : {std::pair(b, a), std::pair(a, b)})
+    for (const Tensor& t : m_out.program.tensors)
+      if (t.name.starts_with(outer + ".") && readsOther(other, t.name)) return {outer, t.name};
+  return {};
+}
+
 void Elaborator::hint(const Ast&, const Stmt& s) {
   Hint h;
   h.kind = s.hint;
@@ -562,9 +569,19 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
                span);
         return;
       }
-      if (!readsOther(a, b))
-        warn("bad-hint", "neither of `" + a + "` and `" + b + "` reads the other: the hint changes nothing", span)
-            .notes.push_back({"a hint names a tensor and one that reads it", {}});
+      if (readsOther(a, b)) continue;
+      // `P = exp(sum[j] A[i, j])` reads A in `P.sum`, an operator of its own.
+      const auto [outer, part] = readsWithin(a, b);
+      if (!part.empty()) {
+        const std::size_t at = outer == a ? i : i + 1;
+        Diagnostic& d = warn(
+            "bad-hint", "`" + outer + "` reads `" + (outer == a ? b : a) + "` within `" + part + "`, an operator of its own", span);
+        d.notes.push_back({"a hint names a tensor and one that reads it", {}});
+        d.fixes.push_back({"name `" + part + "`", s.targets[at].nameSpan, part});
+        continue;
+      }
+      warn("bad-hint", "neither of `" + a + "` and `" + b + "` reads the other: the hint changes nothing", span)
+          .notes.push_back({"a hint names a tensor and one that reads it", {}});
     }
     for (const Hint& other : m_out.program.hints) {
       if (other.kind == h.kind || other.kind == Hint::Kind::Schedule) continue;

@@ -225,9 +225,16 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
     }
   }
   if (isInitializer(call.text)) {
-    const std::string values(m_out.sources.text(call.span));
-    d.notes.push_back(
-        {"it gives a declared tensor its values: `param W[2, 3] = " + values + "`; `input`, `const` and `state` take it, too", {}});
+    std::string extents = "2, 3", values(m_out.sources.text(call.span));
+    // As others write it, with the extents in the call.
+    if (call.text == "zeros" && !call.args.empty()) {
+      const std::size_t begin = values.find('(') + 1;
+      extents = values.substr(begin, values.rfind(')') - begin);
+      values = "zeros()";
+    }
+    d.notes.push_back({"it gives a declared tensor its values: `param W[" + extents + "] = " + values +
+                           "`; `input`, `const` and `state` take it, too",
+                       {}});
     return;
   }
   suggest(d, call.text, all, call.head);

@@ -227,6 +227,8 @@ class Elaborator {
   void show(const ast::Ast& ast, const ast::Stmt& s);
   void hint(const ast::Ast& ast, const ast::Stmt& s);
   bool readsOther(const std::string& a, const std::string& b) const;
+  // The outer of two tensors, and the reduction within its expression that reads the other; empty where none does.
+  std::pair<std::string, std::string> readsWithin(const std::string& a, const std::string& b) const;
   bool isBesideReduction(std::string_view name);
   void train(const ast::Ast& ast, const ast::Stmt& s);
   const Function* optimizerNamed(const ast::Expr* optimizer, const ast::Stmt& s);

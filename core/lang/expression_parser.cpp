@@ -426,6 +426,11 @@ ExprRef ExpressionParser::parseNumber() {
 
 ExprRef ExpressionParser::parseNamed() {
   const Token& t = tok();
+  if (m_nesting > 0 && isWholeStatement(m_at)) {
+    if (Diagnostic* d = fail("expected", "expected an expression, found the end of the line", {m_source, m_lastEnd, m_lastEnd}))
+      d->notes.push_back({"a statement begins here, and a bracket before it is still open", span(t)});
+    return error();
+  }
   Expr e;
   e.kind = ExprKind::Name;
   std::size_t i = m_at;

@@ -144,6 +144,17 @@ bool TokenReader::startsStatement(std::size_t i) const {
   return false;
 }
 
+bool TokenReader::isWholeStatement(std::size_t i) const {
+  if (tokAt(i + 1).kind != TokenKind::LeftBracket || !startsStatement(i)) return false;
+  int open = 0;
+  for (std::size_t k = i + 1; k < m_tokens.size() && !m_tokens[k].newlineBefore && open >= 0; ++k) {
+    const TokenKind kind = m_tokens[k].kind;
+    open += kind == TokenKind::LeftParen || kind == TokenKind::LeftBracket;
+    open -= kind == TokenKind::RightParen || kind == TokenKind::RightBracket;
+  }
+  return open == 0;
+}
+
 // After a mistake: to the end of the statement. Brackets opened since then are skipped whole.
 void TokenReader::synchronise() {
   m_failed = false;

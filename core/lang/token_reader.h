@@ -55,6 +55,8 @@ class TokenReader {
 
   // A line that looks like a statement of its own, whatever bracket is still open.
   bool startsStatement(std::size_t i) const;
+  // A line that is a definition with indices, all its brackets closed: no part of an expression, not even a named argument.
+  bool isWholeStatement(std::size_t i) const;
 
   // After a mistake: to the end of the statement. Brackets opened since then are skipped whole.
   void synchronise();

@@ -123,10 +123,18 @@ std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& sp
   return readers;
 }
 
-// A node is named by the first tensor that its operator writes, a loop that nothing reads by what it carries.
-std::string nodeName(const Program& p, OperatorId id) {
+// What a node is named by: the first tensor that its operator writes; of a loop one that the notebook names, where it leaves any, before
+// what passes keep of all its steps.
+TensorId namingTensor(const Program& p, OperatorId id) {
   const auto written = writesOf(p, id);
-  if (!written.empty() && written[0].valid()) return p[written[0]].name;
+  if (written.empty()) return {};
+  const auto named = std::ranges::find_if(written, [&p](TensorId t) { return t.valid() && !p[t].name.ends_with("_steps"); });
+  return named == written.end() ? written[0] : *named;
+}
+
+// A loop that nothing reads is named by what it carries.
+std::string nodeName(const Program& p, OperatorId id) {
+  if (const TensorId by = namingTensor(p, id); by.valid()) return p[by].name;
   bool taken = p[id].kind != OperatorKind::Loop || p.tensorNamed(p[id].name).valid();
   for (std::size_t o = 0; o < id.value && !taken; ++o)
     taken = p.operators[o].name == p[id].name && writesOf(p, OperatorId(o)).empty();
@@ -431,9 +439,9 @@ class GraphPart {
       node.category = name(fusionClass(p, id));
     }
     const auto written = writesOf(p, id);
-    if (!written.empty() && written[0].valid()) {
-      node.dtype = name(p[written[0]].type);
-      node.shape = p[written[0]].shape;
+    if (const TensorId by = namingTensor(p, id); by.valid()) {
+      node.dtype = name(p[by].type);
+      node.shape = p[by].shape;
       for (const TensorId t : written) node.bytes += p[t].bytes();
     } else if (op.kind == OperatorKind::Loop && !p[op.loop].carried.empty()) {
       const Tensor& carried = p[p[op.loop].carried.front().initial];

@@ -414,6 +414,22 @@ TEST_F(EngineJobs, ALoopThatNothingReadsHasItsNameInTheSource) {
   EXPECT_EQ(at("fused"), (Made{{"E", {8}}}));
 }
 
+// What the notebook names before what is kept of all steps for the gradient, whichever comes first.
+TEST_F(EngineJobs, ALoopGoesByANameOfTheNotebook) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(
+      "input X[5, 4] = normal(0, 1)\nparam U[4, 4] = normal(0, 1)\nconst h[4] = 0.5\n"
+      "for t in 0..5 { a[i] = tanh(X[t, i] + sum[k] U[i, k] * h[k])\n h = a * 0.3 + h\n accumulate As = a }\n"
+      "loss L = sum[i] As[i]^2\nshow L, d(L)/d(U)\n");
+  for (const char* stage : {"differentiated", "transformed", "fused"}) {
+    std::set<std::string> forward;
+    for (const GraphNode& n : engine.ask<GraphPage>(GraphRequest{1, stage}).nodes)
+      if (n.category == "loop" && n.phase == protocol::Phase::Forward)
+        forward.insert(n.id + " of " + std::to_string(n.shape.size()));
+    EXPECT_EQ(forward, std::set<std::string>{"As of 1"}) << stage;
+  }
+}
+
 // By what it computes and of what, not by its name alone.
 TEST_F(EngineJobs, AStageSaysWhatItsPassAddedAndChanged) {
   EngineProcess engine(m_folder.path(""));

@@ -261,6 +261,32 @@ TEST_F(Explain, TheDecisionOfWhatIsSelectedStaysInSightWhereTheTableShrinks) {
   EXPECT_TRUE(QTest::qWaitFor(inSight));
 }
 
+// The one in the card, as other rows come and as the table shrinks.
+TEST_F(Explain, AChosenDecisionStaysInSight) {
+  FusionReport report = capsule::fusion(1);
+  for (int i = 0; i < 40; ++i) {
+    FusionDecisionInfo d = report.decisions[0];
+    d.producer = "P" + std::to_string(i);
+    report.decisions.push_back(d);
+  }
+  view.setFusion(report);
+  const auto inSight = [&] {
+    const QModelIndex now = view.table()->currentIndex();
+    return now.isValid() && view.table()->viewport()->rect().contains(view.table()->visualRect(now).center());
+  };
+  view.chooseDecision(static_cast<int>(report.decisions.size()) - 1);
+  EXPECT_TRUE(inSight());
+  view.table()->scrollToTop();
+  EXPECT_FALSE(inSight());
+  view.resize(view.width() - 300, view.height() - 200);
+  EXPECT_TRUE(QTest::qWaitFor(inSight));
+  std::rotate(report.decisions.begin(), report.decisions.begin() + 10, report.decisions.end());
+  view.setFusion(report);
+  EXPECT_TRUE(inSight());
+  ASSERT_TRUE(view.chosenDecision());
+  EXPECT_EQ(view.chosenDecision()->producer, "P39");
+}
+
 TEST_F(Explain, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
   view.setFusion(capsule::fusion(1));
   selection.select({3});

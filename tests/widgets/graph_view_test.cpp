@@ -540,6 +540,26 @@ TEST_F(Widgets, AGraphThatDoesNotFitBeginsWithItsFirstOperator) {
   EXPECT_TRUE(QRectF(view.rect()).contains(QRectF(rectOf(view, "first").topLeft(), QSizeF(kNodeWidth, kNodeHeight) * view.zoom())));
 }
 
+// Wherever one has gone since it was chosen.
+TEST_F(Widgets, WhatIsChosenIsInSightInAnotherStage) {
+  GraphView view(&theme, &selection);
+  view.resize(500, 320);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  selection.select({}, {"d(L)/d(W)"});
+  const auto inSight = [&] {
+    const QRectF box = rectOf(view, "d(L)/d(W)");
+    return QRectF(view.rect()).contains(box.topLeft() + QPointF(kNodeWidth, kNodeHeight) * view.zoom() / 2);
+  };
+  ASSERT_TRUE(inSight());
+  view.zoomBy(6, QPointF(0, 0));
+  ASSERT_FALSE(inSight());
+  view.setGraph(capsule::graph(1, "fused"));
+  EXPECT_FALSE(inSight()) << "the same graph again moves nothing";
+  view.setGraph(capsule::graph(1, "partitioned"));
+  EXPECT_TRUE(inSight());
+}
+
 TEST_F(Widgets, AChosenDecisionComesIntoSight) {
   GraphView view(&theme, &selection);
   view.resize(500, 320);

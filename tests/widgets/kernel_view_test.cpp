@@ -490,14 +490,14 @@ TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
   ASSERT_NE(gone, now.end());
   gone->id = "dd04";
   view.setSubgraphs(now, 2);
-  EXPECT_TRUE(profile->age().startsWith("of an earlier plan, ")) << profile->age().toStdString();
+  EXPECT_TRUE(profile->age().startsWith("of another plan, ")) << profile->age().toStdString();
   const auto isNow = [&](int row) { return profile->model()->index(row, 0).data(ProfileModel::kNowRole).toBool(); };
   EXPECT_FALSE(isNow(0));
   EXPECT_TRUE(isNow(1));
   profile->table()->setFocus();
   QTest::keyClick(profile->table(), Qt::Key_Home, Qt::ControlModifier);
   EXPECT_EQ(view.current(), "aa01") << "no half of the page goes with it";
-  EXPECT_TRUE(profile->sentence().startsWith("The step has no such kernel now: this profile is of an earlier plan."))
+  EXPECT_TRUE(profile->sentence().startsWith("The step has no such kernel now: this profile is of another plan."))
       << profile->sentence().toStdString();
   QTest::keyClick(profile->table(), Qt::Key_Down);
   EXPECT_FALSE(profile->sentence().startsWith("The step has no such")) << profile->sentence().toStdString();
@@ -529,9 +529,9 @@ TEST_F(Tuning, AProfileOfAnEarlierStepSaysSo) {
   view.setStep("cpu", false);
   EXPECT_TRUE(isNow(0));
   // And the curves of a run of another text.
-  view.setRunOld(true);
+  view.setRunOf(true, {});
   EXPECT_TRUE(isGreyed(view.latency()) && isGreyed(view.loss()));
-  view.setRunOld(false);
+  view.setRunOf(false, {});
   EXPECT_FALSE(isGreyed(view.latency()) || isGreyed(view.loss()));
 }
 

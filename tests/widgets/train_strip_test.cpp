@@ -14,6 +14,7 @@
 #include "tests/widgets/made_up_runs.h"
 #include "tests/widgets/view_fixtures.h"
 #include "widgets/basic.h"
+#include "widgets/names.h"
 #include "widgets/plots.h"
 #include "widgets/swap_list.h"
 #include "widgets/train_strip.h"
@@ -357,6 +358,11 @@ TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
   done.steps = 730, done.resumed_at = 250, done.seconds = 4, done.stopped = true;
   strip.setDone(done);
   EXPECT_EQ(strip.result(), "Stopped after 730 steps, 480 of them in 4.0 s since it was resumed");
+  strip.resize(460, 420);
+  EXPECT_TRUE(QTest::qWaitFor([&] {
+    return std::ranges::any_of(strip.findChildren<ElidedLabel*>(),
+                               [&](const ElidedLabel* l) { return l->shown() == strip.detail(); });
+  })) << "in two lines";
   done.steps = 900, done.stopped = false;
   strip.setDone(done);
   EXPECT_EQ(strip.result(), "Trained 900 steps, 650 of them in 4.0 s since it was resumed");
@@ -391,7 +397,8 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   DoneEvent unbegun;
   unbegun.steps = 400, unbegun.search = SearchState::Unbegun;
   strip.setDone(unbegun);
-  EXPECT_TRUE(strip.swaps()->sentence().endsWith("the run ended before the search had tried a candidate."))
+  EXPECT_TRUE(strip.swaps()->sentence().endsWith(
+      "the run ended before the search had tried a candidate: its trials timed the first kernels."))
       << strip.swaps()->sentence().toStdString();
   strip.start();
   state.trials = 9, state.candidates = 7;
@@ -582,6 +589,24 @@ TEST_F(Tuning, AnInterruptedRunSaysWhereItsCheckpointIs) {
   EXPECT_EQ(strip.result(), "Interrupted run of 21 Nov 2026, 23:54:30: at step 40; newest checkpoint: step 30");
   strip.setCheckpoint(TrainStrip::Checkpoint::Usable, 30);
   EXPECT_EQ(strip.result().count("checkpoint"), 1);
+}
+
+// Names say which loss they are of where there are several, of a run that was read before that was known, too.
+TEST_F(Tuning, SwapsAreNamedAgainWhereThereAreSeveralLosses) {
+  SwapList list(&theme);
+  KernelSwapEvent swap;
+  swap.name = "d(L1)/d(W)", swap.subgraph = "aa01", swap.step = 3;
+  const auto named = [&] { return list.table()->item(0, 1)->text(); };
+  setSeveralLosses(false);
+  list.add(swap);
+  EXPECT_EQ(named(), "dW, kernel 2");
+  setSeveralLosses(true);
+  list.nameAgain();
+  EXPECT_EQ(list.table()->rowCount(), 1);
+  EXPECT_EQ(named(), "dL1/dW, kernel 2");
+  setSeveralLosses(false);
+  list.nameAgain();
+  EXPECT_EQ(named(), "dW, kernel 2");
 }
 
 }  // namespace

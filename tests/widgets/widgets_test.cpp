@@ -93,6 +93,24 @@ TEST_F(Widgets, AHeadersDetailHasAWordOrNothing) {
   EXPECT_EQ(header.findChild<ElidedLabel*>()->shown(), "");
 }
 
+TEST_F(Widgets, ALabelOfTwoLinesIsElidedBehindThem) {
+  ElidedLabel label("muted");
+  const QString words = "run of 30 Nov 2026, 19:22:14: after 1 419 214 steps, 870 122 of them in 5.2 s since it was resumed";
+  label.setText(words);
+  const int whole = label.fontMetrics().horizontalAdvance(words), line = label.fontMetrics().lineSpacing();
+  label.setLines(2);
+  EXPECT_EQ(label.heightForWidth(whole + 20), line);
+  EXPECT_EQ(label.heightForWidth(whole * 2 / 3), 2 * line);
+  EXPECT_EQ(label.heightForWidth(whole / 4), 2 * line);
+  label.resize(whole * 2 / 3, 2 * line);
+  EXPECT_EQ(label.shown(), words);
+  label.resize(whole / 4, 2 * line);
+  EXPECT_TRUE(label.shown().endsWith(QChar(0x2026))) << label.shown().toStdString();
+  EXPECT_GT(label.shown().size(), words.size() / 4);
+  label.setLines(1);
+  EXPECT_FALSE(label.hasHeightForWidth());
+}
+
 TEST_F(Widgets, SelectionIsFoundAgainInANewAnalysis) {
   selection.select({2});
   auto spans = selection.spans();

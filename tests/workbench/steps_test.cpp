@@ -38,6 +38,11 @@ struct Steps : RealEngine {
       made.insert(kernel.operators.begin(), kernel.operators.end());
     return made;
   }
+  QString latencyDetail() {
+    for (const PanelHeader* header : window->tune()->findChildren<PanelHeader*>())
+      if (header->title() == "Step latency") return header->detail();
+    return {};
+  }
 };
 
 TEST_F(Steps, OneTrainingLeavesNothingToChoose) {
@@ -76,6 +81,11 @@ TEST_F(Steps, TheViewsShowTheTrainingThatWasBegunLast) {
   ASSERT_TRUE(wait([&] { return inKernels().contains("W.next"); }));
   EXPECT_FALSE(inKernels().contains("V.next"));
   EXPECT_EQ(steps->currentText(), "step of La");
+  // The curves are still of the run there was.
+  EXPECT_TRUE(latencyDetail().startsWith("of training Lb; ")) << latencyDetail().toStdString();
+  QTest::keyClick(here, Qt::Key_Down);
+  ASSERT_TRUE(wait([&] { return inKernels().contains("V.next"); }));
+  EXPECT_TRUE(latencyDetail().startsWith("median")) << latencyDetail().toStdString();
 }
 
 // Each goes on from what its own runs left, whichever trained last.
@@ -113,6 +123,11 @@ TEST_F(Steps, EveryTrainingTellsOfItsNewestRunWhenOpenedAgain) {
     EXPECT_TRUE(cell(i)->train()->result().startsWith("Trained run of ")) << cell(i)->train()->result().toStdString();
     EXPECT_TRUE(cell(i)->train()->result().contains("30 steps")) << cell(i)->train()->result().toStdString();
   }
+  // And its step is what they show.
+  EXPECT_TRUE(wait([&] { return window->tune()->steps()->currentText() == "step of Lb"; }));
+  window->showPage(MainWindow::Page::Tune);
+  EXPECT_TRUE(wait([&] { return inKernels().contains("V.next") && !inKernels().contains("W.next"); }));
+  EXPECT_TRUE(wait([&] { return latencyDetail().startsWith("median"); })) << latencyDetail().toStdString();
 }
 
 // What a click was refused for can be read, whatever the run goes on to tell.

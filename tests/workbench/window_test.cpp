@@ -4,6 +4,7 @@
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QToolButton>
 #include <algorithm>
 #include <functional>
@@ -67,6 +68,34 @@ TEST_F(Window, FormulasArePaintedInTheirPlace) {
   ASSERT_TRUE(wait([&] { return shown == 4; }));
   EXPECT_EQ(beyond, 0);
   formulas->removeEventFilter(&paints);
+}
+
+// What comes into the cells above it leaves a cell that was gone to where it is, until the page is scrolled.
+TEST_F(Window, ACellThatWasGoneToStaysInSight) {
+  openChecked();
+  ASSERT_TRUE(wait([&] { return cell(2)->formulaView() && cell(2)->formulaView()->formulas().size() == 2; }));
+  NotebookView* notebook = window->notebook();
+  CellView* last = cell(3);
+  window->showCell(last->id());
+  const auto inSight = [&] {
+    const int top = last->mapTo(notebook->viewport(), QPoint()).y();
+    return top >= 0 && top < notebook->viewport()->height() - 20;
+  };
+  ASSERT_TRUE(wait(inSight));
+  const auto grow = [&] {
+    auto more = cell(2)->formulaView()->formulas();
+    const std::size_t known = more.size();
+    for (int i = 0; i < 20; ++i) more.push_back(more[0]);
+    const int before = cell(2)->height();
+    cell(2)->formulaView()->setFormulas(more);
+    EXPECT_TRUE(wait([&] { return cell(2)->height() > before + 300; })) << known;
+    for (int i = 0; i < 10; ++i) QCoreApplication::processEvents();
+  };
+  grow();
+  EXPECT_TRUE(wait(inSight));
+  notebook->verticalScrollBar()->triggerAction(QAbstractSlider::SliderToMinimum);
+  grow();
+  EXPECT_EQ(notebook->verticalScrollBar()->value(), 0);
 }
 
 TEST_F(Window, TypingIsCheckedAndShowsItsError) {
