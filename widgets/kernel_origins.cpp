@@ -138,8 +138,26 @@ std::unique_ptr<Selection> KernelView::selectedInBody() const {
   return any ? std::move(places) : nullptr;
 }
 
+std::string KernelView::madeBy(const QString& line) {
+  QString name = line.left(line.indexOf(QStringLiteral(" ="))).section(QLatin1Char('['), 0, 0).remove(QLatin1Char('`'));
+  if (name.startsWith(QLatin1Char('@'))) name = name.section(QLatin1Char(' '), 1);
+  return name.trimmed().toStdString();
+}
+
+bool KernelView::isWrittenAs(std::uint32_t statement) const {
+  const auto& spans = m_selection->spans();
+  if (!m_spanText || statement >= spans.size()) return false;
+  const std::string name = madeBy(m_spanText(spans[statement]));
+  const QStringList lines = QString::fromStdString(m_kernel.expression).split(QLatin1Char('\n'));
+  for (std::size_t i = 0; i < m_kernel.expressionOrigins.size() && i < static_cast<std::size_t>(lines.size()); ++i)
+    if (std::ranges::find(m_kernel.expressionOrigins[i], statement) != m_kernel.expressionOrigins[i].end() &&
+        madeBy(lines[static_cast<qsizetype>(i)]) == name)
+      return true;
+  return false;
+}
+
 // Operators that compute one thing are one, which came from all their statements: its tags are those of the statement that is selected,
-// else of the first.
+// else of the one that the expression has the name of.
 void KernelView::keepOneOfEqual(const std::set<std::uint32_t>& statements) {
   m_equal.clear();
   std::map<std::uint32_t, std::vector<const Tag*>> tags;  // by statement, as they stand in the text
@@ -172,8 +190,10 @@ void KernelView::keepOneOfEqual(const std::set<std::uint32_t>& statements) {
     if (same.size() < 2) continue;
     const auto selected = std::ranges::find_if(
         same, [&](std::uint32_t s) { return !m_selection->empty() && m_selection->relation({s}) != Selection::Relation::None; });
-    const std::uint32_t shown = selected == same.end() ? first : *selected;
-    m_equal.push_back({shown, shown != first});
+    // The expression has the name of one of them.
+    const auto written = std::ranges::find_if(same, [&](std::uint32_t s) { return isWrittenAs(s); });
+    const std::uint32_t named = written == same.end() ? first : *written, shown = selected == same.end() ? named : *selected;
+    m_equal.push_back({shown, shown != named});
     for (const std::uint32_t s : same)
       if (s != shown)
         for (const Tag* tag : tags[s]) gone.insert(tag->origin);

@@ -26,13 +26,6 @@
 namespace nf {
 namespace {
 
-// What a line of the expression makes.
-std::string madeBy(const QString& line) {
-  QString name = line.left(line.indexOf(QStringLiteral(" ="))).section(QLatin1Char('['), 0, 0).remove(QLatin1Char('`'));
-  if (name.startsWith(QLatin1Char('@'))) name = name.section(QLatin1Char(' '), 1);
-  return name.trimmed().toStdString();
-}
-
 constexpr int kExact = 1, kAround = 2, kAdded = 3, kRemoved = 4;
 
 const char* const kOrder[] = {"cuda", "ptx", "sass", "loops", "llvm", "asm"};

@@ -109,6 +109,8 @@ class KernelView : public QWidget {
   std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
   bool holds(std::uint32_t outer, std::uint32_t inner) const;  // spans: more than the other one
   void findTags();
+  static std::string madeBy(const QString& line);   // what a line of the expression, or a statement, makes
+  bool isWrittenAs(std::uint32_t statement) const;  // a line of the expression makes what the statement does, by name
   void keepOneOfEqual(const std::set<std::uint32_t>& statements);
   void showTags();
   void tint();

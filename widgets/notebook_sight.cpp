@@ -110,7 +110,8 @@ void NotebookView::showKeptInSight() {
 void NotebookView::pressed(const QWidget* at) {
   if (!m_note->isAncestorOf(at)) forgetCommand();
   // What is clicked stays under the pointer.
-  if (m_content->isAncestorOf(at)) m_held = nullptr;
+  m_pressedBefore.reset();
+  if (m_content->isAncestorOf(at)) m_held = nullptr, m_pressedBefore = m_selection->choices();
 }
 
 // Of the page and its cells.
@@ -122,8 +123,9 @@ bool NotebookView::eventFilter(QObject* watched, QEvent* event) {
   return QScrollArea::eventFilter(watched, event);
 }
 
-// Places in the text: one of them is in sight, the cursor stays where it is.
+// Places in the text: one of them is in sight, the cursor stays where it is. So does the page, where it is clicked in: in a formula, say.
 void NotebookView::reveal(const std::vector<protocol::SourceSpan>& spans) {
+  if (m_pressedBefore && m_selection->choices() == *m_pressedBefore + 1) return;
   QWidget* cell = nullptr;
   QPoint there;
   for (const auto& span : spans)

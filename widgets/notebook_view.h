@@ -175,10 +175,11 @@ class NotebookView : public QScrollArea {
   CellId m_begun = 0;                 // the last one that a typed separator began; 0: none, or more was typed on its line
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
-  bool m_keptHead = false;          // of a cell that is higher than the page
-  std::uint64_t m_caretChoice = 0;  // of the selection: the last one that the caret made
-  QPointer<CellView> m_held;        // the one that is written in
-  int m_heldAt = 0;                 // px of the page: top of its editor
+  std::optional<std::uint64_t> m_pressedBefore;  // Selection::choices() at the last press of the mouse, where that was in the page
+  bool m_keptHead = false;                       // of a cell that is higher than the page
+  std::uint64_t m_caretChoice = 0;               // of the selection: the last one that the caret made
+  QPointer<CellView> m_held;                     // the one that is written in
+  int m_heldAt = 0;                              // px of the page: top of its editor
   void handleKey(QKeyEvent* event);
   bool isText(const QKeyEvent& event);
   void tellCommand(const QKeyEvent& event, std::uint64_t changes);

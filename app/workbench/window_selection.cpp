@@ -416,6 +416,7 @@ void MainWindow::inspectSelection() {
     if (m_tab->inspected != m_tab->offered) m_inspector->setKept(tr("Chosen last: nothing is selected now."));
     return;
   }
+  m_tab->offered.clear();
   if (!selection.tensors().empty()) {
     if (auto all = withParts(selection.tensors()); all != selection.tensors()) return m_selection.call(std::move(all));
     const auto places = placesOfSelection();

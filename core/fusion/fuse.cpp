@@ -596,11 +596,11 @@ class Fuser {
     c.R = reward(*c.forward, m_device);
     const std::optional<OperatorId> named = reads(consumer, from) ? std::optional(consumer) : std::nullopt;
     if (c.forward->obstacle || c.forward->forbidden) {
-      record(from, c, isForbidden(*c.forward, from, consumer) ? FusionState::Forbidden : FusionState::NotLowerable, named);
-      FusionDecision& decision = m_decisions.back();
-      // The language has warned of others that do not read each other; what a derivative reads it did not know.
+      // The language has warned of others that do not read each other, which are no edge; what a derivative reads it did not know.
       const bool derived = first.starts_with("d(") || second.starts_with("d(");
-      if (reads(consumer, from) || derived) decision.askedInVain = {first, second};
+      if (!reads(consumer, from) && !derived) return;
+      record(from, c, isForbidden(*c.forward, from, consumer) ? FusionState::Forbidden : FusionState::NotLowerable, named);
+      m_decisions.back().askedInVain = {first, second};
       m_takenBack.insert(from.value);
       m_decided.insert(from.value);
       return;

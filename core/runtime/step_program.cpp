@@ -3,6 +3,9 @@
 #include "core/ir/structural_hash.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "core/ir/rewrite.h"
@@ -11,6 +14,7 @@
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/prepared.h"
 #include "core/support/unique_names.h"
+#include "core/transform/merge_equal_operators.h"
 
 namespace nf {
 namespace {
@@ -200,24 +204,46 @@ Diagnostics hintsOutsideStep(const CompiledNotebook& notebook) {
   const Program& whole = notebook.program;
   if (notebook.trains.empty() || whole.hints.empty()) return diagnostics;
   // A step and its evaluations: hints hold for both.
-  std::vector<Program> programs;
+  std::vector<Program> programs, evaluations;
   for (std::size_t train = 0; train < notebook.trains.size(); ++train) {
     std::vector<TensorId> wanted;
     if (const TensorId loss = lossOf(notebook, train); loss.valid()) wanted.push_back(loss);
+    programs.push_back(restrictedTo(whole, wanted, true));
     for (const Output& o : whole.outputs)
       if (o.role == OutputRole::Eval) wanted.push_back(o.tensor);
-    programs.push_back(restrictedTo(whole, wanted, true));
+    evaluations.push_back(restrictedTo(whole, wanted, true));
   }
-  std::vector<Makes> steps;
-  for (const Program& p : programs) steps.emplace_back(p);
+  const auto madeIn = [](const std::vector<Program>& all, const std::string& name) {
+    return std::ranges::any_of(all, [&](const Program& p) { return Makes(p)(name); });
+  };
   const Makes makes(whole);
+  std::optional<std::map<std::string, std::set<std::string>>> equal;  // by the one of them that passes keep
+  const auto twinOf = [&](const std::string& name) -> std::string {
+    MergedNames merged;
+    if (!equal && mergeEqualOperators(whole, &merged)) {
+      equal.emplace();
+      for (const auto& [gone, kept] : merged) (*equal)[kept].insert({gone, kept});
+    }
+    if (equal)
+      for (const auto& [kept, all] : *equal)
+        if (all.contains(name))
+          for (const std::string& other : all)
+            if (madeIn(programs, other)) return other;
+    return {};
+  };
   for (const Hint& hint : whole.hints)
     for (const std::string& name : hint.tensors) {
-      if (!makes(name) || std::any_of(steps.begin(), steps.end(), [&](const Makes& step) { return step(name); })) continue;
+      if (!makes(name) || madeIn(programs, name)) continue;
+      const bool evaluated = madeIn(evaluations, name);
+      const std::string twin = twinOf(name);
+      // Evaluations obey it: that is what it may be meant for.
+      if (evaluated && twin.empty()) continue;
       Diagnostic d;
       d.severity = Severity::Warning;
       d.code = "hint-outside-step";
-      d.message = "only a `show` needs `" + name + "`: no training step makes it, and the hint changes nothing there";
+      d.message = std::string("only ") + (evaluated ? "an `eval`" : "a `show`") + " needs `" + name +
+                  "`: no training step makes it, and the hint changes nothing there";
+      if (!twin.empty()) d.notes.push_back({"what a step makes is `" + twin + "`, which is equal: name that", {}});
       if (hint.origin.valid()) d.span = whole[hint.origin].span;
       diagnostics.push_back(std::move(d));
       break;

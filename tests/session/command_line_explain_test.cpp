@@ -287,6 +287,40 @@ TEST_F(CommandLine, AHintForAShowAloneIsTold) {
   EXPECT_THAT(run("explain net.nf").err, HasSubstr("only a `show` needs `R`"));
 }
 
+// The step makes the equal one: the hint is the evaluation's alone.
+TEST_F(CommandLine, AHintForTheEqualOfWhatAStepMakesIsTold) {
+  const std::string net =
+      "input X[6, 5] = normal(0, 1)\nparam V[5, 5] = normal(0, 1)\nA[n, d] = tanh(sum[k] X[n, k] * V[k, d])\n"
+      "P[n, d] = exp(A[n, d])\nQ[n, d] = exp(A[n, d])\nM[n, d] = A[n, d] * 3\nloss L = mean[n, d] Q[n, d]^2\n"
+      "eval e = sum[n, d] (P[n, d] + M[n, d])\ntrain L { steps = 3; optimizer = sgd(lr=0.1) }\n";
+  file("net.nf", net + "hint split A, P\n");
+  const Outcome o = run("check net.nf");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("net.nf:10:1: warning: only an `eval` needs `P`: no training step makes it"));
+  EXPECT_THAT(o.err, HasSubstr("what a step makes is `Q`, which is equal: name that"));
+  for (const char* hint : {"hint split A, Q\n", "hint split A, M\n"}) {
+    file("net.nf", net + hint);
+    EXPECT_THAT(run("check net.nf").err, Not(HasSubstr("warning"))) << hint;
+  }
+}
+
+// What the language has warned of is no edge that could be decided.
+TEST_F(CommandLine, AHintThatNamesNoEdgeIsNoDecision) {
+  file("net.nf",
+       "input X[6, 5] = normal(0, 1)\nparam V[5, 5] = normal(0, 1)\nA[n, d] = tanh(sum[k] X[n, k] * V[k, d])\n"
+       "B[n, d] = tanh(sum[k] A[n, k] * V[k, d])\nQ[n, d] = exp(A[n, d]) + B[n, d]\nloss L = mean[n, d] Q[n, d]^2\n"
+       "train L { steps = 3; optimizer = sgd(lr=0.1) }\nhint fuse A, B\n");
+  const Outcome o = run("explain net.nf --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto decisions = nlohmann::json::parse(o.out)["decisions"];
+  EXPECT_FALSE(decisions.empty());
+  std::set<std::pair<std::string, std::string>> pairs;
+  for (const auto& d : decisions) {
+    EXPECT_TRUE(pairs.emplace(d["producer"].get<std::string>(), d["consumer"].get<std::string>()).second) << d.dump();
+    EXPECT_FALSE(d["producer"] == "A" && d["consumer"] == "B.sum" && d["state"] == "not lowerable") << d.dump();
+  }
+}
+
 // Fusion follows the machine's figures, and with it which kernels there are: a schedule of one that is not here stops nothing.
 TEST_F(CommandLine, APinnedScheduleOfAnotherFusionIsSetAside) {
   const std::string net =

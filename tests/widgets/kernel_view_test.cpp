@@ -147,6 +147,16 @@ TEST_F(Tuning, AnOperatorOfTwoStatementsHasTheTagsOfTheChosenOne) {
   selection.select({2});
   EXPECT_EQ(tags(), (Origins{1, 2}));
   EXPECT_EQ(view.also(), "");
+  // Of a step that makes the other one alone it has that one's name.
+  k.expression = "Q[i] = tanh(A[i] * 2)";
+  view.setKernel(k);
+  EXPECT_EQ(tags(), (Origins{1, 2}));
+  EXPECT_EQ(view.also(), "also P:");
+  selection.select({5});
+  EXPECT_EQ(tags(), (Origins{4, 5}));
+  EXPECT_EQ(view.also(), "");
+  selection.clear();
+  EXPECT_EQ(tags(), (Origins{4, 5})) << "nothing is selected";
 }
 
 // One expression in two cells is one kernel. The place that the selection is in is the one that lines and tags lead to.

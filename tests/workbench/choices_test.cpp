@@ -148,6 +148,32 @@ TEST_F(Choices, TheGradientOfAnotherLossIsNotMeant) {
   }
 }
 
+// A second click meets what the first one did.
+TEST_F(Choices, AClickInAFormulaLeavesThePageWhereItIs) {
+  openChecked(kTwoLosses);
+  window->resize(1200, 520);
+  FormulaView* view = nullptr;
+  ASSERT_TRUE(wait([&] {
+    for (const CellView* c : window->notebook()->cells())
+      if (c->formulaView() && c->formulaView()->formulas().size() == 2) view = c->formulaView();
+    return view != nullptr && window->statusText().contains("up to date");
+  }));
+  window->notebook()->bringIntoSight(view);
+  const auto top = [&] { return view->mapTo(window->notebook()->viewport(), QPoint()).y(); };
+  ASSERT_TRUE(wait([&] { return top() >= 0; }));
+  const int before = top();
+  const auto second = static_cast<std::uint32_t>(document().text().find("E1[i, j] ="));
+  int above = 0;
+  for (int x = 6; x < view->width(); x += 15) {
+    QTest::mouseClick(view, Qt::LeftButton, {}, QPoint(x, 24));
+    for (int i = 0; i < 4; ++i) QCoreApplication::processEvents();
+    EXPECT_EQ(top(), before) << x;
+    const auto spans = window->workspace().selection().selectedSpans();
+    above += !spans.empty() && spans.front().end < second;
+  }
+  EXPECT_GT(above, 0) << "places out of sight";
+}
+
 // Where a place leads is no matter of the stage that is looked at; a link goes to the stage that has its node.
 TEST_F(Choices, LinksAreThoseOfThePlanAtEveryStage) {
   openChecked(kTwoLosses);

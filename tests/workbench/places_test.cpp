@@ -483,6 +483,13 @@ TEST_F(Placed, WhatIsNotSelectedAnyMoreSaysSo) {
   EXPECT_TRUE(window->inspector()->kept().isEmpty());
   caret(2, "train", 2);
   EXPECT_EQ(window->inspector()->kept().isEmpty(), selection().isCalled(window->inspector()->tensor().toStdString()));
+  // What it stood at when nothing had been chosen yet is chosen since.
+  openWith("# %%\nparam V[5, 3] = normal(0, 1)\nZ[n] = sum[c] V[n, c]\nshow Z, V\n");
+  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "V"; }));
+  EXPECT_TRUE(window->inspector()->kept().isEmpty());
+  EXPECT_EQ(caret(0, "show Z, V", 8), "V");
+  EXPECT_EQ(caret(0, "= normal", 0), "V");
+  EXPECT_EQ(window->inspector()->kept(), "Chosen last: nothing is selected now.");
 }
 
 // A statement of a loop that only the next one reads has no tensor, but a kernel.
