@@ -221,6 +221,13 @@ void Plot::addLabel(Label label) {
   item->setLayer(QStringLiteral("overlay"));
   item->setBrush(m_theme->colors().page);
   label.item = item;
+  if (label.must && label.elsewhere.empty() && !label.end) {
+    label.leader = new QCPItemLine(m_plot);
+    label.leader->setPen(QPen(m_theme->colors().muted, 1));
+    label.leader->setClipToAxisRect(false);
+    label.leader->setLayer(QStringLiteral("overlay"));
+    for (QCPItemPosition* end : {label.leader->start, label.leader->end}) end->setType(QCPItemPosition::ptAbsolute);
+  }
   m_labels.push_back(std::move(label));
 }
 
@@ -354,7 +361,18 @@ void Plot::arrange() {
       if (!meets(words, r)) found = r;
     }
     label.item->setVisible(found.has_value());
+    if (label.leader) label.leader->setVisible(false);
     if (!found) continue;
+    if (label.leader) {
+      const QPointF at = points.front(),
+                    near(std::clamp(at.x(), found->left(), found->right()), std::clamp(at.y(), found->top(), found->bottom()));
+      const QLineF away(at, near);
+      if (away.length() > label.gap + size.height()) {
+        label.leader->setVisible(true);
+        label.leader->start->setPixelPosition(away.pointAt(label.gap / away.length()));
+        label.leader->end->setPixelPosition(near);
+      }
+    }
     one = one || label.clear;
     label.item->position->setPixelPosition(found->topLeft());
     words.push_back(found->adjusted(-4, 0, 4, 0));

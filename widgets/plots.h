@@ -12,6 +12,7 @@
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
+class QCPItemLine;
 class QCPItemText;
 class QCustomPlot;
 class QLabel;
@@ -75,6 +76,7 @@ class Plot : public QWidget {
     bool end = false;    // names a line at its end: in a column right of all lines, moved up or down where another one stands
     bool clear = false;  // of faint lines, too: of the labels that should be, only the first that is drawn may stand on one
     QCPItemText* item = nullptr;
+    QCPItemLine* leader = nullptr;  // from the point to a label that had to be moved away from it
   };
   void requestRedraw();
   const QString& never() const { return m_never; }

@@ -287,7 +287,7 @@ void TrainStrip::setRunning(bool running) {
   if (running) m_message->hide(), m_end = End::None;
   sayNote();
   offer();
-  m_detail->setLines(running ? 1 : 2);  // what comes to rest may be read, what changes moves nothing below it
+  m_detail->setLines(running ? 1 : 3);  // what comes to rest may be read, what changes moves nothing below it
   m_pause->setVisible(running);
   m_stop->setVisible(running);
   m_progress->setVisible(running);

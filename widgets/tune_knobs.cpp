@@ -15,6 +15,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/keep_focus.h"
+#include "widgets/names.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -226,7 +227,8 @@ void TuneView::say(const QString& text) {
 
 bool TuneView::pinned() const {
   const SubgraphInfo* s = subgraph();
-  return s && (m_pins ? m_pins(s->pinTensor) : s->state == SubgraphState::Pinned);
+  if (!s || (!s->setAside.empty() && s->setAside == s->pinTensor)) return false;
+  return m_pins ? m_pins(s->pinTensor) : s->state == SubgraphState::Pinned;
 }
 
 void TuneView::refreshPin() {
@@ -243,7 +245,10 @@ void TuneView::refreshPin() {
                     : pins                       ? tr("Take the hint out of the notebook: the search decides again")
                     : !why.isEmpty()             ? tr("No schedule of this kernel: %1").arg(why)
                     : unknown                    ? tr("Not checked yet whether this kernel can have it")
-                                                 : tr("Keep this schedule: written into the notebook as a hint"));
+                    : !s->setAside.empty() && s->setAside == s->pinTensor
+                        ? tr("Keep this schedule: it takes the place of the hint for %1, which is none of this kernel")
+                              .arg(shortName(s->setAside))
+                        : tr("Keep this schedule: written into the notebook as a hint"));
   setUsable(m_replay, shownTrial() != nullptr && !m_measuring && !isGone());
 }
 

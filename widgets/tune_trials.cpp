@@ -72,6 +72,8 @@ QString rowTip(const SubgraphInfo& kernel, const TrialInfo* fastest) {
   const double fastestUs = fastest ? fastest->us.value_or(0) : 0;  // 0: not known
   QStringList lines{shortName(kernel.name)};
   const bool pinned = kernel.state == SubgraphState::Pinned;
+  if (!kernel.setAside.empty())
+    lines << QObject::tr("the hint for %1 is set aside: its schedule is none of this kernel's").arg(shortName(kernel.setAside));
   if (kernel.us)
     lines << (pinned                       ? QObject::tr("%1: the pinned kernel, as its trial was timed")
               : kernel.inUse == JsonText{} ? QObject::tr("%1: the best trial, which a run would begin with")

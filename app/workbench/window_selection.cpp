@@ -692,9 +692,9 @@ void MainWindow::showRun() {
   const Workspace& w = *m_tab->workspace;
   m_tune->setRun(w.steps(), w.swaps(), w.evals());
   // One figure of one run.
-  for (const CellView* v : m_tab->notebook->cells())
-    if (v->train() && v->train()->plot()->given() > 0 && v->train()->plot()->steps() == static_cast<int>(w.steps().size()))
-      m_tune->setFigure(v->train()->plot()->given());
+  const CellView* v = m_tab->notebook->viewThatRan(m_tab->runOf);
+  if (v && v->train() && v->train()->plot()->given() > 0 && v->train()->plot()->steps() == static_cast<int>(w.steps().size()))
+    m_tune->setFigure(v->train()->plot()->given());
 }
 
 // What the profile is held against.

@@ -317,8 +317,8 @@ void MainWindow::refreshSteps() {
 void MainWindow::refreshOutline() {
   const auto ran = m_tab->trains.find(m_tab->runOf);
   const bool other = ran != m_tab->trains.end() && ran->second.info.number != m_tab->workspace->analysis().step;
-  m_tune->setRunOf(std::ranges::any_of(m_tab->notebook->cells(), [](const CellView* v) { return v->runIsOld(); }),
-                   other ? QString::fromStdString(ran->second.info.loss) : QString());
+  const CellView* of = m_tab->notebook->viewThatRan(m_tab->runOf);
+  m_tune->setRunOf(of && of->runIsOld(), other ? QString::fromStdString(ran->second.info.loss) : QString());
   showStep();
   std::vector<OutlineView::CellLine> lines;
   int number = 0;

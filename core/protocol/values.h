@@ -471,8 +471,9 @@ struct SubgraphInfo {
   std::optional<std::uint64_t> trial;  // whose time `us` is
   std::optional<KernelMaking> made;    // the kernel of that trial, or the pinned one; none: nothing is known of it
   std::string loop;                    // node id of the outermost loop that it runs in; empty: none
+  std::string setAside;                // what a `hint schedule` names whose schedule is none of this kernel's; empty: none
   NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
-            flops, bytes, origins, places, inUse, trial, made, loop);
+            flops, bytes, origins, places, inUse, trial, made, loop, setAside);
 };
 
 struct TrialInfo {

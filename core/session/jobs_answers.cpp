@@ -189,10 +189,15 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
     protocol::SubgraphInfo& info = answer.subgraphs[place->second];
     // A hint for one of the places that share the kernel is for all of them.
     if (const Hint* pin = pinOf(program.hints, own, group.operators); pin && info.state != protocol::SubgraphState::Pinned) {
-      info.state = protocol::SubgraphState::Pinned;
-      if (!pin->tensors.empty()) info.pinTensor = pin->tensors.front();
-      // What it runs with is what was pinned, not the best that was found.
       const auto schedule = device ? pinnedSchedule(*pin, subgraph.program, &*device) : Result<Schedule>(Error{});
+      if (device && !schedule) {
+        info.setAside = pin->tensors.front();
+      } else {
+        info.state = protocol::SubgraphState::Pinned;
+        info.setAside.clear();
+        info.pinTensor = pin->tensors.front();
+      }
+      // What it runs with is what was pinned, not the best that was found.
       if (schedule) {
         const std::lock_guard lock(m_mutex);
         const auto trials = m_trials.find(hash);

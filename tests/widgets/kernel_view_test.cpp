@@ -387,6 +387,21 @@ TEST_F(Tuning, AssemblyIsShownWithoutDirectivesAndKeepsItsOrigins) {
   EXPECT_TRUE(view.text().split('\n')[view.tintedLines()[0]].contains("vmovups"));
 }
 
+// The hint may be of a kernel that another fusion has.
+TEST_F(Tuning, AKernelWhosePinIsSetAsideOffersOne) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setPins([](const std::string&) { return true; });
+  auto subgraphs = capsule::subgraphs();
+  view.setSubgraphs(subgraphs);
+  view.chooseSubgraph(subgraphs[0].id);
+  EXPECT_EQ(view.pin()->text(), "Unpin");
+  subgraphs[0].setAside = subgraphs[0].pinTensor;
+  view.setSubgraphs(subgraphs);
+  EXPECT_EQ(view.pin()->text(), "Pin");
+}
+
 // No trial stands for a pinned schedule but its own.
 TEST_F(Tuning, APinnedKernelThatWasNotMeasuredShowsNoOtherTrial) {
   TuneView view(&theme, &selection);

@@ -362,7 +362,7 @@ TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
   EXPECT_TRUE(QTest::qWaitFor([&] {
     return std::ranges::any_of(strip.findChildren<ElidedLabel*>(),
                                [&](const ElidedLabel* l) { return l->shown() == strip.detail(); });
-  })) << "in two lines";
+  })) << "in several lines";
   done.steps = 900, done.stopped = false;
   strip.setDone(done);
   EXPECT_EQ(strip.result(), "Trained 900 steps, 650 of them in 4.0 s since it was resumed");

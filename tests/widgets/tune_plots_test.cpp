@@ -502,6 +502,43 @@ TEST_F(Tuning, NoNameOfTheRooflineStandsOnAnother) {
   EXPECT_GT(slopes, 2u * 60) << "both of nearly every picture are named";
 }
 
+// A name that had to leave its dot is led back to it.
+TEST_F(Tuning, TheChosenKernelsNameIsLedToItsDot) {
+  RooflinePlot plot(&theme);
+  DeviceConstants device;
+  device.bandwidth = 13.9e9, device.l2Bandwidth = 88.5e9, device.flopRate = 178e9, device.launchSeconds = 1e-8;
+  plot.setDevice(device);
+  plot.resize(620, 280);
+  plot.show();
+  SubgraphInfo chosen;
+  chosen.id = "aa", chosen.name = "dL2/dA.V", chosen.bytes = 800, chosen.flops = 640, chosen.us = 0.049;
+  const auto leaders = [&] {
+    plot.shownLabels();
+    std::vector<QLineF> lines;
+    auto* canvas = static_cast<QCustomPlot*>(plot.canvas());
+    for (int i = 0; i < canvas->itemCount(); ++i)
+      if (auto* line = qobject_cast<QCPItemLine*>(canvas->item(i)); line && line->visible() && line->layer()->name() == "overlay")
+        lines.emplace_back(line->start->pixelPosition(), line->end->pixelPosition());
+    return lines;
+  };
+  plot.setSubgraphs({chosen}, "aa");
+  EXPECT_TRUE(leaders().empty()) << "it stands beside it";
+  std::vector<SubgraphInfo> all{chosen};
+  for (int i = 0; i < 60; ++i) {
+    SubgraphInfo other = chosen;
+    other.id = "b" + std::to_string(i), other.name = "N" + std::to_string(i);
+    other.flops = 640 + 60 * (i % 10 - 5), other.us = 0.049 * (1 + 0.12 * (i / 10 - 3));
+    all.push_back(other);
+  }
+  plot.setSubgraphs(all, "aa");
+  const auto lines = leaders();
+  ASSERT_EQ(lines.size(), 1u);
+  for (const auto& [text, rect] : plot.shownLabels())
+    if (text.contains("GFLOP/s") && !text.startsWith("P_c")) {
+      EXPECT_TRUE(rect.adjusted(-3, -1, 3, 1).contains(lines[0].p2())) << text.toStdString();
+    }
+}
+
 TEST_F(Tuning, TheLegendCountsFourKindsOfFailure) {
   TrialsLegend legend(&theme);
   auto trials = capsule::trials();

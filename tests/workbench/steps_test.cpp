@@ -88,6 +88,33 @@ TEST_F(Steps, TheViewsShowTheTrainingThatWasBegunLast) {
   EXPECT_TRUE(latencyDetail().startsWith("median")) << latencyDetail().toStdString();
 }
 
+// Also where both have made as many steps, and where an edit that both have to be made again for was followed by one of them alone.
+TEST_F(Steps, TheCurvesHaveTheFigureAndTheStateOfTheirOwnRun) {
+  std::string text = kTwo;
+  for (std::size_t at; (at = text.find("steps = 30;")) != std::string::npos;) text.replace(at, 11, "steps = 250;");
+  openChecked(text);
+  const auto train = [&](std::size_t i) {
+    run(i);
+    ASSERT_TRUE(wait([&] { return window->workspace().running(); }));
+    ASSERT_TRUE(wait(
+        [&] { return cell(i)->train() && cell(i)->train()->result().startsWith("Trained") && !window->workspace().running(); }));
+  };
+  for (const std::size_t i : {2u, 1u, 2u}) {
+    train(i);
+    const LatencyPlot* plot = cell(i)->train()->plot();
+    EXPECT_GT(plot->given(), 0);
+    EXPECT_EQ(window->tune()->latency()->given(), plot->given()) << i;
+  }
+  EXPECT_FALSE(isGreyed(window->tune()->latency()));
+  replace("A[64, 32] = normal(0, 1)", "A[64, 32] = normal(0, 2)");
+  ASSERT_TRUE(wait([&] { return cell(1)->runIsOld() && cell(2)->runIsOld(); }));
+  EXPECT_TRUE(latencyDetail().startsWith("of an earlier text")) << latencyDetail().toStdString();
+  train(2);
+  ASSERT_TRUE(cell(1)->runIsOld());
+  EXPECT_TRUE(wait([&] { return latencyDetail().startsWith("median"); })) << latencyDetail().toStdString();
+  EXPECT_FALSE(isGreyed(window->tune()->latency()));
+}
+
 // Each goes on from what its own runs left, whichever trained last.
 TEST_F(Steps, ATrainingIsResumedFromItsOwnRuns) {
   openChecked(
