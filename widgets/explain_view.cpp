@@ -441,33 +441,35 @@ void ExplainView::showDecision(int i, bool select) {
 
 // What was selected elsewhere lights up in the tables, too: rows of decisions are tinted, those of nodes selected.
 void ExplainView::markSelection() {
-  const auto& nodes = m_graph->graph().nodes;
-  m_related.called = calledNames(m_graph->graph(), *m_selection);
-  if (std::ranges::none_of(nodes, [this](const GraphNode& n) { return m_related.called.contains(n.id); })) m_related.called.clear();
+  // Decisions are about the operators of the plan, whatever stage is in sight.
+  const GraphPage &shown = m_graph->graph(), &planned = plannedGraph();
+  const auto& nodes = shown.nodes;
+  const bool same = planned.stage == shown.stage && planned.revision == shown.revision && planned.nodes.size() == nodes.size();
+  const auto calledIn = [this](const GraphPage& graph) {
+    auto names = calledNames(graph, *m_selection);
+    if (std::ranges::none_of(graph.nodes, [&](const GraphNode& n) { return names.contains(n.id); })) names.clear();
+    return names;
+  };
+  m_related.called = calledIn(planned);
   // What is read there, else what the place is part of making; of equal statements the one that computes both.
   m_related.led = m_selection->reads();
-  for (const GraphPage* graph : {&m_graph->graph(), m_graph->plan()})
-    if (graph)
-      for (const GraphNode& node : graph->nodes)
-        if (std::ranges::any_of(node.merged, [this](const MergedOperator& m) { return m.name == m_selection->reads(); }))
-          m_related.led = node.id;
+  for (const GraphNode& node : planned.nodes)
+    if (std::ranges::any_of(node.merged, [this](const MergedOperator& m) { return m.name == m_selection->reads(); }))
+      m_related.led = node.id;
   m_related.again.clear();
-  for (const GraphNode& node : nodes) {
-    if (!isAgain(m_graph->graph(), node) || !m_selection->isCalled(node.id)) continue;
-    auto& [tensor, kernel] = m_related.again.emplace_back(tensorOf(m_graph->graph(), node), std::set<std::string>());
-    for (const auto& group : m_graph->graph().groups)
+  for (const GraphNode& node : planned.nodes) {
+    if (!isAgain(planned, node) || !m_selection->isCalled(node.id)) continue;
+    auto& [tensor, kernel] = m_related.again.emplace_back(tensorOf(planned, node), std::set<std::string>());
+    for (const auto& group : planned.groups)
       if (std::ranges::find(group.nodes, node.id) != group.nodes.end())
-        for (const GraphNode& other : nodes)
-          if (std::ranges::find(group.nodes, other.id) != group.nodes.end()) kernel.insert(tensorOf(m_graph->graph(), other));
+        for (const GraphNode& other : planned.nodes)
+          if (std::ranges::find(group.nodes, other.id) != group.nodes.end()) kernel.insert(tensorOf(planned, other));
   }
-  m_byPlace = m_selection->byPlace() ? ledTo(m_graph->graph(), *m_selection, m_selection->reads()) : std::vector<bool>();
+  m_byPlace = m_selection->byPlace() ? ledTo(shown, *m_selection, m_selection->reads()) : std::vector<bool>();
+  m_plannedByPlace = same || !m_selection->byPlace() ? m_byPlace : ledTo(planned, *m_selection, m_selection->reads());
   m_related.nodes.clear();
-  if (const GraphPage* plan = m_graph->plan(); plan && m_selection->byPlace()) {
-    const auto& shown = m_graph->graph();
-    const bool same = plan->stage == shown.stage && plan->revision == shown.revision && plan->nodes.size() == nodes.size();
-    const std::vector<bool> led = same ? m_byPlace : ledTo(*plan, *m_selection, m_selection->reads());
-    for (std::size_t i = 0; i < plan->nodes.size(); ++i) m_related.nodes.emplace(plan->nodes[i].id, led[i]);
-  }
+  for (std::size_t i = 0; i < std::min(planned.nodes.size(), m_plannedByPlace.size()); ++i)
+    m_related.nodes.emplace(planned.nodes[i].id, m_plannedByPlace[i]);
   m_related.inBody = m_selection->body().empty() ? std::set<std::string>() : ledOperators();
   if (!m_deciding && m_selection->choices() != m_decisionChoice) {
     m_decided = false;
@@ -487,9 +489,10 @@ void ExplainView::markSelection() {
   revealRelated(related);
   m_marking = true;
   QItemSelection rows;
-  const bool byPlace = m_selection->tensors().empty() || leadsToOperator(m_graph->graph(), m_byPlace);
+  const bool byPlace = m_selection->tensors().empty() || leadsToOperator(shown, m_byPlace);
+  const std::set<std::string> called = same || byPlace ? m_related.called : calledIn(shown);
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : m_related.called.contains(nodes[static_cast<std::size_t>(i)].id))
+    if (byPlace ? m_byPlace[static_cast<std::size_t>(i)] : called.contains(nodes[static_cast<std::size_t>(i)].id))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;
@@ -510,12 +513,14 @@ void ExplainView::revealRelated(const std::vector<int>& related) {
   bringIntoSight(first);
 }
 
+const GraphPage& ExplainView::plannedGraph() const { return m_graph->plan() ? *m_graph->plan() : m_graph->graph(); }
+
 std::set<std::string> ExplainView::ledOperators() const {
   std::set<std::string> operators;
-  const auto& nodes = m_graph->graph().nodes;
-  if (!leadsToOperator(m_graph->graph(), m_byPlace)) return operators;
-  for (std::size_t i = 0; i < std::min(nodes.size(), m_byPlace.size()); ++i)
-    if (m_byPlace[i]) operators.insert(nodes[i].id);
+  const auto& nodes = plannedGraph().nodes;
+  if (!leadsToOperator(plannedGraph(), m_plannedByPlace)) return operators;
+  for (std::size_t i = 0; i < std::min(nodes.size(), m_plannedByPlace.size()); ++i)
+    if (m_plannedByPlace[i]) operators.insert(nodes[i].id);
   return operators;
 }
 

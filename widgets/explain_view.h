@@ -39,7 +39,7 @@ class ExplainView : public DockPage {
  public:
   // What the selection is for the decisions.
   struct Related {
-    std::set<std::string> called;       // calledNames() of the graph; empty: none of them has a node
+    std::set<std::string> called;       // calledNames() of the plan; empty: none of them has a node there
     std::string led;                    // node of what is read at the place that is selected, or that it is part of making
     std::set<std::string> inBody;       // of a place in a function: the nodes that it leads to
     std::map<std::string, bool> nodes;  // of the plan: whether the selected place leads there; empty: no place is selected
@@ -81,8 +81,9 @@ class ExplainView : public DockPage {
   bool decided() const { return m_decided; }  // the card's decision is what is selected
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0
   const protocol::FusionDecisionInfo* chosenDecision() const;
-  std::set<std::string> ledOperators() const;  // node ids that the selected place leads to; empty where tensors are selected
-  void reset();                                // another notebook
+  // Node ids of the plan that the selected place leads to; empty where tensors are selected.
+  std::set<std::string> ledOperators() const;
+  void reset();  // another notebook
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;
@@ -120,7 +121,9 @@ class ExplainView : public DockPage {
   void bringIntoSight(const QModelIndex& row);
   void revealRelated(const std::vector<int>& related);  // where nothing of it is chosen
   std::vector<int> m_revealed;
-  std::vector<bool> m_byPlace;  // nodes that the selected place leads to; empty where tensors are selected
+  const protocol::GraphPage& plannedGraph() const;  // the graph in sight as long as there is no plan
+  std::vector<bool> m_byPlace;                      // nodes that the selected place leads to; empty where tensors are selected
+  std::vector<bool> m_plannedByPlace;               // the same of the plan
   void fitTable();
   void showDecision(int number, bool select);
   void filterStates(int state);

@@ -144,6 +144,12 @@ std::string KernelView::madeBy(const QString& line) {
   return name.trimmed().toStdString();
 }
 
+bool KernelView::makesCalled(std::size_t block) const {
+  if (m_selection->byPlace() || m_instance != 0) return false;
+  const std::string made = madeBy(m_expression->document()->findBlockByNumber(static_cast<int>(block)).text());
+  return m_selection->isCalled(made) && std::ranges::find(m_operators, made) != m_operators.end();
+}
+
 bool KernelView::isWrittenAs(std::uint32_t statement) const {
   const auto& spans = m_selection->spans();
   if (!m_spanText || statement >= spans.size()) return false;

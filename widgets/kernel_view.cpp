@@ -114,7 +114,7 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   m_tagRow->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_tagRow->setTextInteractionFlags(Qt::LinksAccessibleByMouse | Qt::LinksAccessibleByKeyboard);
   m_tagRow->setAccessibleName(tr("Tokens of the source and their lines"));
-  connect(m_tagRow, &QLabel::linkActivated, this, [this](const QString& origin) { m_selection->select({origin.toUInt()}); });
+  connect(m_tagRow, &QLabel::linkActivated, this, [this](const QString& origin) { selectHere({origin.toUInt()}); });
   layout->addWidget(m_tagRow);
   layout->addWidget(line());
   m_code->setReadOnly(true);
@@ -168,7 +168,7 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
     if (!m_expression->hasFocus()) return;
     const int at = m_expression->textCursor().position();
     for (const Tag& tag : m_tags)
-      if (at >= tag.begin && at < tag.end) return m_selection->select({tag.origin});
+      if (at >= tag.begin && at < tag.end) return selectHere({tag.origin});
     const auto block = static_cast<std::size_t>(m_expression->textCursor().blockNumber());
     if (block >= m_kernel.expressionOrigins.size() || m_kernel.expressionOrigins[block].empty()) return;
     // Left of it and at the sign of equality stands the operator.
@@ -176,8 +176,8 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
     const bool atName = at - line.position() <= line.text().indexOf(QStringLiteral(" =")) + 2;
     if (const std::string made = madeBy(line.text());
         atName && m_instance == 0 && std::ranges::find(m_operators, made) != m_operators.end())
-      return m_selection->select({}, {made});
-    m_selection->select(chosenByBlock(block));
+      return selectHere({}, {made});
+    selectHere(chosenByBlock(block));
   });
   connect(selection, &Selection::changed, this, &KernelView::tint);
   connect(theme, &Theme::changed, this, [this] {
@@ -526,10 +526,17 @@ QString KernelView::absent() const {
   return shortName(tensors.back());
 }
 
+void KernelView::selectHere(const protocol::Origins& origins, std::vector<std::string> tensors) {
+  const std::uint64_t before = m_selection->choices();
+  m_choice = before + 1;
+  m_selection->select(origins, std::move(tensors));
+  if (m_selection->choices() == before) m_choice = before;
+}
+
 void KernelView::chooseLine(int number) {
   if (number < 0 || static_cast<std::size_t>(number) >= m_lines.size()) return;
   const protocol::Origins origins = chosenByLine(m_lines[static_cast<std::size_t>(number)].origins);
-  if (!origins.empty()) m_selection->select(origins);
+  if (!origins.empty()) selectHere(origins);
 }
 
 // The place that the selection came from; the last one while it comes from none.
@@ -602,6 +609,7 @@ void KernelView::tint() {
   const auto ofBlock = [&](std::size_t block) {
     const protocol::Origins& origins = m_kernel.expressionOrigins[block];
     if (!absent.isEmpty()) return relation(origins);
+    if (makesCalled(block)) return Selection::Relation::Exact;
     if (called) {
       const protocol::Origins bodies = bodiesOfBlock(block);
       return bodies.empty() ? relation(origins) : std::min(selected->relation(origins), called->relation(bodies));

@@ -52,6 +52,7 @@ class KernelView : public QWidget {
   void setInstances(std::vector<KernelInstance> instances);
   // What the kernel makes, by its names in the graph; none of a loop's body, which has no nodes.
   void setOperators(std::vector<std::string> operators) { m_operators = std::move(operators); }
+  std::uint64_t choice() const { return m_choice; }  // Selection::choices() of what was chosen in it last
   QString also() const;  // the place that the selection came from, where the expression is that of another
   // Whether a tensor is made, and by no kernel of a step; without it none is.
   void setOutside(std::function<bool(const std::string&)> outside) { m_outside = std::move(outside); }
@@ -108,8 +109,10 @@ class KernelView : public QWidget {
   protocol::Origins chosenByBlock(std::size_t block) const;
   std::unique_ptr<Selection> selectionOf(const protocol::Origins& places) const;
   bool holds(std::uint32_t outer, std::uint32_t inner) const;  // spans: more than the other one
+  void selectHere(const protocol::Origins& origins, std::vector<std::string> tensors = {});
   void findTags();
   static std::string madeBy(const QString& line);   // what a line of the expression, or a statement, makes
+  bool makesCalled(std::size_t block) const;        // a line of the expression makes what is chosen by its name
   bool isWrittenAs(std::uint32_t statement) const;  // a line of the expression makes what the statement does, by name
   void keepOneOfEqual(const std::set<std::uint32_t>& statements);
   void showTags();
@@ -150,6 +153,7 @@ class KernelView : public QWidget {
   std::vector<KernelInstance> m_instances;
   std::vector<std::string> m_operators;
   int m_instance = 0;
+  std::uint64_t m_choice = 0;
   std::vector<int> m_tinted;
 };
 

@@ -439,6 +439,11 @@ void TuneView::setLed(std::set<std::string> operators) {
 void TuneView::markSelection() {
   if (m_selection->empty()) return;
   if (subgraph() && (m_leading || m_led == m_selection->choices())) return;
+  // A line that is clicked stays in sight, whatever other kernels make of its place.
+  if (subgraph() && m_kernel->choice() == m_selection->choices()) {
+    m_followed = m_selection->choices();
+    return;
+  }
   // By name: the one that holds all that was chosen, else what is made last. An operator that is computed again has a number: "Y#2".
   const auto& tensors = m_selection->tensors();
   if (!tensors.empty() && m_selection->byPlace() && m_ledChoice != m_selection->choices()) return;  // it is not known yet

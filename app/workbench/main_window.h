@@ -221,6 +221,7 @@ class MainWindow : public QMainWindow {
   void showLed();
   void inspectSelection();
   bool isCarried(const std::string& name) const;
+  bool isOutsideStep(const std::string& tensor) const;  // no node of it is in the step that is looked at
   std::string madeByKernel(const std::vector<std::string>& tensors) const;
   void revealSelection();
   TrainStrip* strip(Tab* tab) const;

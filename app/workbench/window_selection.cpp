@@ -374,7 +374,7 @@ bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
 
 // Which kernels hold a chosen place is known by the operators that it leads to.
 void MainWindow::showLed() {
-  const auto& graph = m_explain->graph()->graph();
+  const auto& graph = plannedGraph();
   std::set<std::string> led;
   if (!m_selection.empty() && m_selection.byPlace()) led = m_explain->ledOperators();
   // What is chosen by its name may be computed again, in another kernel.
@@ -509,6 +509,18 @@ protocol::Origins MainWindow::writtenOf(const std::vector<std::string>& tensors)
   return written;
 }
 
+bool MainWindow::isOutsideStep(const std::string& tensor) const {
+  const auto* plan = m_explain->graph()->plan();
+  if (!plan || plan->revision != m_tab->workspace->document().revision()) return false;
+  bool outside = false;
+  for (const auto& node : plan->nodes) {
+    if (tensorOf(*plan, node) != tensor && node.id != tensor) continue;
+    if (!node.outsideStep) return false;
+    outside = true;
+  }
+  return outside;
+}
+
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
 std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token) {
   constexpr std::size_t kMostNodes = 8, kMostKernels = 6, kMostWhole = 2;
@@ -606,7 +618,9 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   std::size_t kernels = 0;
   static const std::vector<protocol::SubgraphInfo> kNone;  // of a device that interprets
   const auto& subgraphs = m_tune->interprets() ? kNone : m_tab->workspace->subgraphs().subgraphs;
+  const bool outside = !token && std::ranges::all_of(tensors, [this](const std::string& t) { return isOutsideStep(t); });
   for (const auto& s : subgraphs) {
+    if (outside) break;
     const auto chosen = [&](const std::string& op) {
       return (!token && std::find(tensors.begin(), tensors.end(), op) != tensors.end()) || made.contains(op);
     };

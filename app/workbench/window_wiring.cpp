@@ -728,17 +728,7 @@ void MainWindow::connectViews() {
       }
     return out;
   });
-  m_tune->kernel()->setOutside([this](const std::string& tensor) {
-    const auto* plan = m_explain->graph()->plan();
-    if (!plan || plan->revision != workspace().document().revision()) return false;
-    bool outside = false;
-    for (const auto& node : plan->nodes) {
-      if (tensorOf(*plan, node) != tensor && node.id != tensor) continue;
-      if (!node.outsideStep) return false;
-      outside = true;
-    }
-    return outside;
-  });
+  m_tune->kernel()->setOutside([this](const std::string& tensor) { return isOutsideStep(tensor); });
   m_tune->setPins([this](const std::string& tensor) { return workspace().document().scheduleHint(tensor).has_value(); });
   const auto pin = [this](const std::string& tensor, std::optional<std::string> schedule) {
     workspace().document().setScheduleHint(tensor, schedule);

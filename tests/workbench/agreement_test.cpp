@@ -5,6 +5,7 @@
 #include <QPlainTextEdit>
 #include <QTextBlock>
 #include <QToolButton>
+#include <map>
 #include <random>
 #include <set>
 
@@ -41,7 +42,12 @@ const char* const kNotebooks[] = {
     "# %%\nR[b, q] = exp(Z[b, q] - max[j] Z[b, j]) / sum[k] exp(Z[b, k] - max[j] Z[b, j])\nU[b, n] = X[b, n, 0]\n"
     "V1 = smooth(U, G)\nV2 = smooth(V1, G)\n"
     "# %%\nloss L = mean[b, q] (R[b, q] - 0.5)^2 + mean[b, n] (V2[b, n] - 1)^2\nshow d(L)/d(F), d(L)/d(G), R\n"
-    "# %%\ntrain L { optimizer = sgd(lr=0.1, momentum=0.9); steps = 3 }\n"};
+    "# %%\ntrain L { optimizer = sgd(lr=0.1, momentum=0.9); steps = 3 }\n",
+    "# %%\nlet N = 12, D = 8\ninput X[N, D] = normal(0, 1)\nparam W[D, D] = normal(0, 0.3)\n"
+    "def dense(a[N, D]) -> y { y[n, e] = tanh(sum[d] a[n, d] * W[d, e]) }\n# %%\nA = dense(X)\nB = dense(A)\n"
+    "# %%\nE1[n, e] = exp(-B[n, e]) / (1 + sum[k] abs(B[n, k]))\n# %%\nE2[n, e] = exp(-B[n, e]) / (1 + sum[k] abs(B[n, k]))\n"
+    "# %%\nloss La = mean[n, e] (E1[n, e] - E2[n, e] * A[n, e])^2\nloss Lb = mean[n, e] (E2[n, e] - max[j] A[n, j])^2\n"
+    "show d(La)/d(W), d(Lb)/d(W)\n# %%\ntrain La { optimizer = sgd(lr=0.1); steps = 3 }\n"};
 
 struct Agreement : RealEngine, testing::WithParamInterface<int> {
   struct Links {
@@ -69,6 +75,27 @@ struct Agreement : RealEngine, testing::WithParamInterface<int> {
     seed = given ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : 1;
     RecordProperty("seed", std::to_string(seed));
     random.seed(seed);
+  }
+
+  // Where a word or an operator begins, from the first function to what is shown.
+  std::vector<std::size_t> shuffledPlaces() {
+    const std::string text = document().text();
+    const auto isLetter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+    std::vector<std::size_t> places;
+    for (std::size_t i = text.find("def "); i < text.find("\nshow "); ++i) {
+      const bool word = isLetter(text[i]) && !isLetter(text[i - 1]);
+      if (word || std::string_view("*+-/^=").find(text[i]) != std::string_view::npos) places.push_back(i);
+    }
+    std::ranges::shuffle(places, random);
+    return places;
+  }
+
+  std::string selectedText() {
+    std::string out;
+    for (const auto& s : window->workspace().selection().selectedSpans())
+      out += (out.empty() ? "`" : ", `") + document().text().substr(s.begin, s.end - s.begin) + "`";
+    for (const std::string& tensor : window->workspace().selection().tensors()) out += ", " + tensor;
+    return out;
   }
 
   std::string again() const { return "; again with NF_SEED=" + std::to_string(seed); }
@@ -116,13 +143,7 @@ struct Agreement : RealEngine, testing::WithParamInterface<int> {
 TEST_P(Agreement, APlaceInTheTextLeadsToWhatLightsUp) {
   ASSERT_NO_FATAL_FAILURE(open());
   const std::string text = document().text();
-  const auto isLetter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
-  std::vector<std::size_t> places;
-  for (std::size_t i = text.find("def "); i < text.find("\nshow "); ++i) {
-    const bool word = isLetter(text[i]) && !isLetter(text[i - 1]);
-    if (word || std::string_view("*+-/^=").find(text[i]) != std::string_view::npos) places.push_back(i);
-  }
-  std::ranges::shuffle(places, random);
+  const std::vector<std::size_t> places = shuffledPlaces();
   int chosen = 0;
   for (std::size_t i = 0; i < places.size() && chosen < 9; ++i) {
     const std::size_t line = text.rfind('\n', places[i]) + 1;
@@ -165,6 +186,36 @@ TEST_P(Agreement, APlaceInTheTextLeadsToWhatLightsUp) {
   EXPECT_GT(chosen, 3);
 }
 
+// Decisions and kernels are the plan's.
+TEST_P(Agreement, AStageChangesNothingOfWhereAPlaceLeads) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  std::vector<std::size_t> places = shuffledPlaces();
+  places.resize(std::min<std::size_t>(places.size(), 24));
+  const std::string text = document().text();
+  std::map<std::size_t, std::pair<std::vector<int>, std::set<std::string>>> planned;
+  std::size_t related = 0;
+  for (const char* stage : {"fused", "transformed", "differentiated", "source"}) {
+    window->showPage(MainWindow::Page::Explain);
+    window->explain()->wantStage(QString::fromLatin1(stage));
+    ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == stage; }));
+    for (const std::size_t place : places) {
+      const std::size_t line = text.rfind('\n', place) + 1;
+      SCOPED_TRACE(std::string(stage) + ", column " + std::to_string(place - line + 1) + " of " +
+                   text.substr(line, text.find('\n', line) - line) + again());
+      window->showPage(MainWindow::Page::Author);
+      window->notebook()->scrollToByte(place, true);
+      settle();
+      const std::pair now{window->explain()->relatedDecisions(), window->explain()->ledOperators()};
+      related += now.first.size();
+      const auto [first, isFirst] = planned.try_emplace(place, now);
+      if (isFirst) continue;
+      EXPECT_EQ(now.first, first->second.first);
+      EXPECT_EQ(now.second, first->second.second);
+    }
+  }
+  EXPECT_GT(related, 40u);
+}
+
 TEST_P(Agreement, ALineOfAKernelLeadsBackToIt) {
   ASSERT_NO_FATAL_FAILURE(open());
   int clicked = 0;
@@ -185,7 +236,8 @@ TEST_P(Agreement, ALineOfAKernelLeadsBackToIt) {
       settle();
       ++clicked;
       const auto lit = kernel->tintedLines();
-      EXPECT_NE(std::ranges::find(lit, static_cast<int>(numbers[i])), lit.end());
+      EXPECT_TRUE(std::ranges::find(lit, static_cast<int>(numbers[i])) != lit.end())
+          << code.value(static_cast<int>(numbers[i])).toStdString() << "\nchooses " << selectedText();
       // A loop is of what it holds.
       const auto depth = [&](qsizetype at) { return code[at].size() - code[at].trimmed().size(); };
       const auto opens = [&](qsizetype at) { return code[at].endsWith(QLatin1Char(':')); };
@@ -268,8 +320,8 @@ TEST_P(Agreement, ANodeLeadsToItsKernels) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Notebooks, Agreement, testing::Values(0, 1),
-                         [](const auto& info) { return info.param == 0 ? "Calls" : "Loops"; });
+const char* const kNames[] = {"Calls", "Loops", "Equals"};
+INSTANTIATE_TEST_SUITE_P(Notebooks, Agreement, testing::Values(0, 1, 2), [](const auto& info) { return kNames[info.param]; });
 
 }  // namespace
 }  // namespace nf
