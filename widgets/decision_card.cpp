@@ -456,7 +456,8 @@ void DecisionCard::setRelated(const std::vector<int>& decisions) {
   for (std::size_t i = 0; i < std::min(decisions.size(), kMostNamed); ++i) numbers << QString::number(decisions[i] + 1);
   const QString what = tr("its numbers, what would flip it, and what you can do about it stand here.");
   if (numbers.isEmpty()) return m_empty->setText(tr("Choose a decision in the table: ") + what);
-  const QString all = numbers.join(QStringLiteral(", ")) + (decisions.size() > kMostNamed ? QStringLiteral(", ...") : QString());
+  const QString all = numbers.join(QStringLiteral(", ")) +
+                      (decisions.size() > kMostNamed ? tr(" and %1 more").arg(decisions.size() - kMostNamed) : QString());
   m_empty->setText((decisions.size() == 1 ? tr("The selection is part of decision %1. Choose it in the table: ")
                                           : tr("The selection is part of decisions %1. Choose one in the table: "))
                        .arg(all) +

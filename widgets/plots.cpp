@@ -221,7 +221,7 @@ void Plot::addLabel(Label label) {
   item->setLayer(QStringLiteral("overlay"));
   item->setBrush(m_theme->colors().page);
   label.item = item;
-  if (label.must && label.elsewhere.empty() && !label.end) {
+  if (label.led) {
     label.leader = new QCPItemLine(m_plot);
     label.leader->setPen(QPen(m_theme->colors().muted, 1));
     label.leader->setClipToAxisRect(false);

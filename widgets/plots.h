@@ -75,8 +75,9 @@ class Plot : public QWidget {
     std::vector<QPointF> elsewhere = {};  // other points it may stand beside, the best first
     bool end = false;    // names a line at its end: in a column right of all lines, moved up or down where another one stands
     bool clear = false;  // of faint lines, too: of the labels that should be, only the first that is drawn may stand on one
+    bool led = false;    // with a line from the point, where it had to be moved away from it
     QCPItemText* item = nullptr;
-    QCPItemLine* leader = nullptr;  // from the point to a label that had to be moved away from it
+    QCPItemLine* leader = nullptr;
   };
   void requestRedraw();
   const QString& never() const { return m_never; }
@@ -195,6 +196,7 @@ class LossPlot : public Plot {
   bool m_compact;
   TrainingAxis m_axis = TrainingAxis::Steps;
   std::vector<protocol::StepEvent> m_steps;
+  std::optional<protocol::StepEvent> m_last;  // whatever its loss is: where the axis ends, as that of the latency does
   std::vector<protocol::EvalEvent> m_evals;
 };
 

@@ -199,15 +199,17 @@ void RooflinePlot::redraw() {
       else if (byCache) text += tr(", %1 % of what L2 gives").arg(std::lround(100 * now / bound));
       else text += tr(", %1 % of what P_d gives").arg(std::lround(100 * now / bound));
     }
-    addLabel({text,
-              x,
-              now,
-              {Side::Right, Side::Left, Side::AboveRight, Side::AboveLeft, Side::BelowRight, Side::BelowLeft},
-              QFont::DemiBold,
-              c.text,
-              9,
-              0,
-              true});
+    Label chosen{text,
+                 x,
+                 now,
+                 {Side::Right, Side::Left, Side::AboveRight, Side::AboveLeft, Side::BelowRight, Side::BelowLeft},
+                 QFont::DemiBold,
+                 c.text,
+                 9,
+                 0,
+                 true};
+    chosen.led = true;
+    addLabel(std::move(chosen));
     if (m_path.size() > 1) {
       addLabel({m_path.front().number == 0 ? tr("first") : nameOf(m_path.front()),
                 x,

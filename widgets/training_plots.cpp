@@ -399,12 +399,14 @@ void LossPlot::setRun(const std::vector<StepEvent>& steps, std::vector<EvalEvent
   m_steps.clear();
   for (const StepEvent& s : steps)
     if (s.loss && std::isfinite(*s.loss)) m_steps.push_back(s);
+  m_last = steps.empty() ? std::nullopt : std::optional(steps.back());
   m_evals = std::move(evals);
   requestRedraw();
 }
 
 void LossPlot::addStep(const StepEvent& step) {
   if (step.loss && std::isfinite(*step.loss)) m_steps.push_back(step);
+  m_last = step;
   requestRedraw();
 }
 
@@ -502,6 +504,7 @@ void LossPlot::redraw() {
   for (const auto& [name, curve] : numbers)
     for (const double v : curve.first) last = std::max(last, v);
   const bool empty = x.isEmpty() && ex.isEmpty() && ax.isEmpty() && numbers.empty();
+  if (m_last) last = std::max(last, placeOf(*m_last, m_axis));
   AxisRange range;
   range.low = least, range.high = most, range.positive = least > 0, range.room = 0.1;
   nf::setAxis(m_plot->yAxis, range, plainTick);
@@ -520,7 +523,9 @@ void LossPlot::redraw() {
       avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
       avoidBox(x[i], std::min(low[i], low[i + 1]), x[i + 1], std::max(high[i], high[i + 1]));
     }
-    addEndLabel(tr("loss %1").arg(significant(*newest(), 4)), x.back(), y.back(), c.accent);
+    const QString figure = tr("loss %1").arg(significant(*newest(), 4));
+    const bool ends = !m_last || m_last->step <= m_steps.back().step;  // with a figure, not with one that is none
+    addEndLabel(ends ? figure : tr("%1 at step %2").arg(figure, grouped(m_steps.back().step)), x.back(), y.back(), c.accent);
   }
   if (!ex.isEmpty()) {
     auto* held = m_plot->addGraph();

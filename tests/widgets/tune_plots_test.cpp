@@ -443,6 +443,38 @@ TEST_F(Tuning, SmallValuesHaveShortTicks) {
   EXPECT_EQ(plainTick(0, 0, 1), "0");
 }
 
+// One stands below the other.
+TEST_F(Tuning, TheLossEndsWhereTheLatencyDoes) {
+  LossPlot plot(&theme, false);
+  plot.resize(600, 200);
+  plot.show();
+  std::vector<StepEvent> steps(8);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].step = static_cast<std::int64_t>(i + 1), steps[i].ms = 1;
+    steps[i].loss = i < 6 ? 1.0 + static_cast<double>(i) : HUGE_VAL;
+  }
+  plot.setRun(steps, {});
+  const auto named = [&] {
+    for (const auto& [text, rect] : plot.shownLabels())
+      if (text.startsWith("loss ")) return text;
+    return QString();
+  };
+  EXPECT_EQ(named(), "loss 6.000 at step 6");
+  const auto* canvas = static_cast<QCustomPlot*>(plot.canvas());
+  const auto lastTick = [&] { return plot.tickLabels(Qt::Horizontal).back(); };
+  EXPECT_EQ(lastTick(), "8");
+  const double high = canvas->xAxis->range().upper;
+  LatencyPlot latency(&theme, false);
+  latency.resize(600, 200);
+  latency.show();
+  latency.setSteps(steps, {});
+  latency.shownLabels();
+  EXPECT_DOUBLE_EQ(static_cast<QCustomPlot*>(latency.canvas())->xAxis->range().upper, high);
+  steps[7].loss = 0.5;
+  plot.addStep(steps[7]);
+  EXPECT_EQ(named(), "loss 0.5000");
+}
+
 TEST_F(Tuning, TheRooflineHasTheCeilingOfTheCache) {
   RooflinePlot plot(&theme);
   plot.resize(700, 400);
