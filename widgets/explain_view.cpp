@@ -513,7 +513,10 @@ void ExplainView::revealRelated(const std::vector<int>& related) {
   bringIntoSight(first);
 }
 
-const GraphPage& ExplainView::plannedGraph() const { return m_graph->plan() ? *m_graph->plan() : m_graph->graph(); }
+const GraphPage& ExplainView::plannedGraph() const {
+  const GraphPage* plan = m_graph->plan();
+  return plan && plan->revision == m_graph->graph().revision ? *plan : m_graph->graph();
+}
 
 std::set<std::string> ExplainView::ledOperators() const {
   std::set<std::string> operators;

@@ -81,6 +81,8 @@ class ExplainView : public DockPage {
   bool decided() const { return m_decided; }  // the card's decision is what is selected
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0
   const protocol::FusionDecisionInfo* chosenDecision() const;
+  // The fused stage, whose operators decisions and kernels are about, whatever stage is in sight; that one as long as there is no other.
+  const protocol::GraphPage& plannedGraph() const;
   // Node ids of the plan that the selected place leads to; empty where tensors are selected.
   std::set<std::string> ledOperators() const;
   void reset();  // another notebook
@@ -121,9 +123,8 @@ class ExplainView : public DockPage {
   void bringIntoSight(const QModelIndex& row);
   void revealRelated(const std::vector<int>& related);  // where nothing of it is chosen
   std::vector<int> m_revealed;
-  const protocol::GraphPage& plannedGraph() const;  // the graph in sight as long as there is no plan
-  std::vector<bool> m_byPlace;                      // nodes that the selected place leads to; empty where tensors are selected
-  std::vector<bool> m_plannedByPlace;               // the same of the plan
+  std::vector<bool> m_byPlace;         // nodes that the selected place leads to; empty where tensors are selected
+  std::vector<bool> m_plannedByPlace;  // the same of the plan
   void fitTable();
   void showDecision(int number, bool select);
   void filterStates(int state);

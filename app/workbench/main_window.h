@@ -205,7 +205,6 @@ class MainWindow : public QMainWindow {
   const protocol::ExpansionInfo* expansionAt(std::uint32_t span) const;  // of a place in a function of the notebook; else null
   const protocol::ExpansionInfo* expansionAround(const protocol::Origins& origins) const;
   protocol::Origins bodyAt(std::uint32_t place) const;
-  const protocol::GraphPage& plannedGraph() const;
   protocol::Origins placesOfSelection() const;
   std::vector<std::string> tensorsOfCallsAt(const protocol::Origins& origins) const;
   std::string tensorMadeAround(const protocol::Origins& origins) const;

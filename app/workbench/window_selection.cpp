@@ -374,7 +374,7 @@ bool MainWindow::isOfCommand(const protocol::SourceSpan& span) const {
 
 // Which kernels hold a chosen place is known by the operators that it leads to.
 void MainWindow::showLed() {
-  const auto& graph = plannedGraph();
+  const auto& graph = m_explain->plannedGraph();
   std::set<std::string> led;
   if (!m_selection.empty() && m_selection.byPlace()) led = m_explain->ledOperators();
   // What is chosen by its name may be computed again, in another kernel.
@@ -490,15 +490,9 @@ void MainWindow::inspectSelection() {
   else m_inspector->setKept(tr("Chosen last: what is selected now is no tensor."));
 }
 
-// The fused stage, whose operators the kernels have, whatever stage is in sight.
-const protocol::GraphPage& MainWindow::plannedGraph() const {
-  const GraphView* view = m_explain->graph();
-  return view->plan() && view->plan()->revision == view->graph().revision ? *view->plan() : view->graph();
-}
-
 // Where in functions of the notebook they are made. What is handed over, a parameter, belongs to all that read it.
 protocol::Origins MainWindow::writtenOf(const std::vector<std::string>& tensors) const {
-  const protocol::GraphPage& graph = plannedGraph();
+  const protocol::GraphPage& graph = m_explain->plannedGraph();
   protocol::Origins written;
   const auto isOne = [&](const std::string& name) { return std::ranges::find(tensors, name) != tensors.end(); };
   for (const auto& node : graph.nodes)
@@ -529,7 +523,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   Selection probe;
   probe.setSpans(m_tab->workspace->analysis().spans);
   probe.select(origins);
-  const protocol::GraphPage& graph = plannedGraph();
+  const protocol::GraphPage& graph = m_explain->plannedGraph();
   constexpr auto phases = protocol::enumNames(protocol::Phase{});
   // What a parameter becomes has its place in `train`, where that of every other one is: its update is known by its parameter's name.
   std::string updated;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/step_program.h"
-#include "core/ir/structural_hash.h"
 
 #include <algorithm>
 #include <map>
@@ -213,8 +212,9 @@ Diagnostics hintsOutsideStep(const CompiledNotebook& notebook) {
       if (o.role == OutputRole::Eval) wanted.push_back(o.tensor);
     evaluations.push_back(restrictedTo(whole, wanted, true));
   }
-  const auto madeIn = [](const std::vector<Program>& all, const std::string& name) {
-    return std::ranges::any_of(all, [&](const Program& p) { return Makes(p)(name); });
+  const std::vector<Makes> steps(programs.begin(), programs.end()), evaluated(evaluations.begin(), evaluations.end());
+  const auto madeIn = [](const std::vector<Makes>& all, const std::string& name) {
+    return std::ranges::any_of(all, [&](const Makes& made) { return made(name); });
   };
   const Makes makes(whole);
   std::optional<std::map<std::string, std::set<std::string>>> equal;  // by the one of them that passes keep
@@ -228,20 +228,20 @@ Diagnostics hintsOutsideStep(const CompiledNotebook& notebook) {
       for (const auto& [kept, all] : *equal)
         if (all.contains(name))
           for (const std::string& other : all)
-            if (madeIn(programs, other)) return other;
+            if (madeIn(steps, other)) return other;
     return {};
   };
   for (const Hint& hint : whole.hints)
     for (const std::string& name : hint.tensors) {
-      if (!makes(name) || madeIn(programs, name)) continue;
-      const bool evaluated = madeIn(evaluations, name);
+      if (!makes(name) || madeIn(steps, name)) continue;
+      const bool inEvaluation = madeIn(evaluated, name);
       const std::string twin = twinOf(name);
       // Evaluations obey it: that is what it may be meant for.
-      if (evaluated && twin.empty()) continue;
+      if (inEvaluation && twin.empty()) continue;
       Diagnostic d;
       d.severity = Severity::Warning;
       d.code = "hint-outside-step";
-      d.message = std::string("only ") + (evaluated ? "an `eval`" : "a `show`") + " needs `" + name +
+      d.message = std::string("only ") + (inEvaluation ? "an `eval`" : "a `show`") + " needs `" + name +
                   "`: no training step makes it, and the hint changes nothing there";
       if (!twin.empty()) d.notes.push_back({"what a step makes is `" + twin + "`, which is equal: name that", {}});
       if (hint.origin.valid()) d.span = whole[hint.origin].span;

@@ -414,6 +414,29 @@ TEST_F(EngineJobs, ALoopThatNothingReadsHasItsNameInTheSource) {
   EXPECT_EQ(at("fused"), (Made{{"E", {8}}}));
 }
 
+// A schedule of the kernel that another fusion has: the kernel that is there instead is not pinned.
+TEST_F(EngineJobs, AKernelWhosePinIsSetAsideIsNotPinned) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string notebook =
+      "input A[64, 48] = normal(0, 1)\nparam V[64, 48] = normal(0, 1)\nP[n, d] = exp(A[n, d] * V[n, d])\n"
+      "loss L = mean[n, d] P[n, d]^2\ntrain L { steps = 3; optimizer = sgd(lr=0.1) }\n";
+  const std::string hint = "hint schedule P {\"kind\": \"elementwise\", \"knobs\": {\"lanes\": 32, \"vector\": \"axis0\"}}\n";
+  const auto makerOfP = [&](const std::string& more, std::uint64_t revision) {
+    engine.document(notebook + more, revision);
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{revision}).subgraphs)
+      if (std::ranges::find(s.operators, "P") != s.operators.end()) return s;
+    return SubgraphInfo{};
+  };
+  const SubgraphInfo fused = makerOfP("hint fuse P, L\n" + hint, 1);
+  ASSERT_GT(fused.operators.size(), 1u);
+  EXPECT_NE(fused.state, SubgraphState::Pinned);
+  EXPECT_EQ(fused.setAside, "P");
+  const SubgraphInfo alone = makerOfP("hint split P, L, d(L)/d(P), d(L)/d(V)\nhint split P, d(L)/d(V)\n" + hint, 2);
+  EXPECT_EQ(alone.kind, "elementwise");
+  EXPECT_EQ(alone.state, SubgraphState::Pinned) << alone.name;
+  EXPECT_EQ(alone.setAside, "");
+}
+
 // What the notebook names before what is kept of all steps for the gradient, whichever comes first.
 TEST_F(EngineJobs, ALoopGoesByANameOfTheNotebook) {
   EngineProcess engine(m_folder.path(""));
