@@ -264,6 +264,10 @@ void KernelView::findTags() {
   }
   std::vector<int> places;
   const QString expression = withoutSpaces(m_expression->toPlainText(), &places);
+  // Of two words that a space or the end of a line parts.
+  const auto isParted = [&](qsizetype at) {
+    return places[static_cast<std::size_t>(at)] != places[static_cast<std::size_t>(at - 1)] + 1;
+  };
   // A statement has the tokens of its own places.
   const auto ofBlock = [&](std::uint32_t origin, int at) {
     const auto block =
@@ -295,8 +299,9 @@ void KernelView::findTags() {
     for (qsizetype at = wanted.isEmpty() ? -1 : expression.indexOf(wanted, begin); at >= 0;
          at = expression.indexOf(wanted, at + 1)) {
       const qsizetype end = at + wanted.size();
-      const bool before = at > 0 && joins(wanted.front()) && (joins(expression[at - 1]) || expression[at - 1] == QLatin1Char(':'));
-      const bool after = end < expression.size() && joins(wanted.back()) && joins(expression[end]);
+      const bool before =
+          at > 0 && !isParted(at) && joins(wanted.front()) && (joins(expression[at - 1]) || expression[at - 1] == QLatin1Char(':'));
+      const bool after = end < expression.size() && !isParted(end) && joins(wanted.back()) && joins(expression[end]);
       if (!before && !after && ofBlock(origin, static_cast<int>(at)) && !isLeftOfOther(origin, static_cast<int>(at)))
         return static_cast<int>(at);
     }
@@ -340,7 +345,7 @@ void KernelView::findTags() {
       const QRegularExpressionMatch carried = bracket > 0 ? numbered.match(expression, found, QRegularExpression::NormalMatch,
                                                                            QRegularExpression::AnchorAtOffsetMatchOption)
                                                           : QRegularExpressionMatch();
-      while (bracket <= 0 && at > 0 &&
+      while (bracket <= 0 && at > 0 && !isParted(at) &&
              (expression[at - 1].isLetterOrNumber() || QStringLiteral("_.#").contains(expression[at - 1])))
         --at;
       int end = found + static_cast<int>(carried.hasMatch() ? carried.capturedLength() : name.size()), open = 1;

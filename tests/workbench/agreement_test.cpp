@@ -26,7 +26,8 @@ namespace {
 using protocol::GraphNode;
 using protocol::SubgraphInfo;
 
-// Functions called twice, one of them by another, with several results and a loop; equal expressions in two cells; two losses.
+// Functions called twice, one of them by another, with several results and a loop; equal expressions in two cells; two losses;
+// gathers and scatters, a state, a loop that runs backwards.
 const char* const kNotebooks[] = {
     "# %%\nlet N = 12, M = 10\ninput X[N, M] = normal(0, 1)\nparam W[M, M] = normal(0, 0.3)\nparam V[M, M] = normal(0, 0.3)\n"
     "def pair(a[N, M], w[M, M]) -> u, v {\n  u[n, m] = tanh(sum[k] a[n, k] * w[k, m])\n  v[n, m] = u[n, m] * a[n, m] + 0.5 }\n"
@@ -47,7 +48,18 @@ const char* const kNotebooks[] = {
     "def dense(a[N, D]) -> y { y[n, e] = tanh(sum[d] a[n, d] * W[d, e]) }\n# %%\nA = dense(X)\nB = dense(A)\n"
     "# %%\nE1[n, e] = exp(-B[n, e]) / (1 + sum[k] abs(B[n, k]))\n# %%\nE2[n, e] = exp(-B[n, e]) / (1 + sum[k] abs(B[n, k]))\n"
     "# %%\nloss La = mean[n, e] (E1[n, e] - E2[n, e] * A[n, e])^2\nloss Lb = mean[n, e] (E2[n, e] - max[j] A[n, j])^2\n"
-    "show d(La)/d(W), d(Lb)/d(W)\n# %%\ntrain La { optimizer = sgd(lr=0.1); steps = 3 }\n"};
+    "show d(La)/d(W), d(Lb)/d(W)\n# %%\ntrain La { optimizer = sgd(lr=0.1); steps = 3 }\n",
+    "# %%\nlet N = 10, D = 6, K = 4\ninput X[N, D] = normal(0, 1)\ninput k[N] : i32 = uniform(0, 4)\n"
+    "param E[K, D] = normal(0, 0.3)\nparam W[D, D] = normal(0, 0.3)\nstate m[D] = zeros()\n"
+    "def centre(x[N, D]) -> y {\n  a[d] = mean[n] x[n, d]\n"
+    "  y[n, d] = (x[n, d] - a[d]) / sqrt(0.1 + mean[i] (x[i, d] - a[d])^2) }\n"
+    "# %%\nG[n, d] = E[k[n], d] * X[n, d]\nS[k[n]: K, d] += G[n, d] * 0.5\nH = centre(G)\n"
+    "# %%\nh[n: N, d: D] = 0.1\nfor t in reversed 0..3 {\n"
+    "  h[n, d] = tanh(sum[e] h[n, e] * W[e, d]) + H[n, d]\n  stack Hs = h\n}\n"
+    "# %%\nP[n, d] = (Hs[0, n+1, d] else 0) - h[n, d]\nQ = centre(P)\nm[d] <- 0.9 * m[d] + 0.1 * mean[n] P[n, d]\n"
+    "# %%\nloss La = mean[n, d] (Q[n, d] - m[d])^2 + mean[c, d] S[c, d]^2\n"
+    "loss Lb = mean[n, d] (h[n, d] - S[k[n], d])^2\neval far = max[n, d] abs(P[n, d])\n"
+    "show d(La)/d(E), d(Lb)/d(W), S\n# %%\ntrain La { optimizer = adam(lr=0.01); steps = 3 }\n"};
 
 struct Agreement : RealEngine, testing::WithParamInterface<int> {
   struct Links {
@@ -278,7 +290,7 @@ TEST_P(Agreement, ALineOfAnExpressionLeadsBackToIt) {
       expression->setTextCursor(at);
       settle();
       ++clicked;
-      EXPECT_TRUE(litExpressions(*kernel).contains(line));
+      EXPECT_TRUE(litExpressions(*kernel).contains(line)) << selectedText();
       EXPECT_FALSE(kernel->tintedLines().empty());
       const Links led = links();
       EXPECT_TRUE(led.cut || led.kernels.contains(subgraph.id));
@@ -288,7 +300,7 @@ TEST_P(Agreement, ALineOfAnExpressionLeadsBackToIt) {
       at.setPosition(block.position() + static_cast<int>(block.text().indexOf(QStringLiteral(" ="))) + 1);
       expression->setTextCursor(at);
       settle();
-      EXPECT_TRUE(litExpressions(*kernel).contains(line));
+      EXPECT_TRUE(litExpressions(*kernel).contains(line)) << selectedText();
       const auto& tensors = window->workspace().selection().tensors();
       EXPECT_TRUE(!tensors.empty() && withoutNumber(tensors.back()) == withoutNumber(made)) << testing::PrintToString(tensors);
     }
@@ -320,8 +332,8 @@ TEST_P(Agreement, ANodeLeadsToItsKernels) {
   }
 }
 
-const char* const kNames[] = {"Calls", "Loops", "Equals"};
-INSTANTIATE_TEST_SUITE_P(Notebooks, Agreement, testing::Values(0, 1, 2), [](const auto& info) { return kNames[info.param]; });
+const char* const kNames[] = {"Calls", "Loops", "Equals", "Moves"};
+INSTANTIATE_TEST_SUITE_P(Notebooks, Agreement, testing::Values(0, 1, 2, 3), [](const auto& info) { return kNames[info.param]; });
 
 }  // namespace
 }  // namespace nf
