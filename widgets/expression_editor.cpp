@@ -3,11 +3,13 @@
 
 #include <QAbstractItemView>
 #include <QAbstractTextDocumentLayout>
+#include <QContextMenuEvent>
 #include <QHelpEvent>
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QKeyEvent>
+#include <QMimeData>
 #include <QPainter>
 #include <QRegularExpression>
 #include <QScrollBar>
@@ -692,6 +694,24 @@ void ExpressionEditor::mousePressEvent(QMouseEvent* event) {
   QPlainTextEdit::mousePressEvent(&onLine);
   event->setAccepted(onLine.isAccepted());
   if (event->button() == Qt::LeftButton && textCursor().position() == before) Q_EMIT caretMoved();
+}
+
+// What the commands of the menu are about is what was clicked.
+void ExpressionEditor::contextMenuEvent(QContextMenuEvent* event) {
+  m_completions->hide();
+  QTextCursor at = textCursor();
+  if (event->reason() == QContextMenuEvent::Mouse) {
+    const QTextCursor clicked = cursorForPosition(nearestLine(event->pos()));
+    const bool inSelection =
+        at.hasSelection() && clicked.position() >= at.selectionStart() && clicked.position() <= at.selectionEnd();
+    if (!inSelection) setTextCursor(clicked);
+  }
+  Q_EMIT menuWanted(event->globalPos());
+}
+
+// An empty selection of X11 has no formats, of which Qt 6.4 reads the first.
+void ExpressionEditor::insertFromMimeData(const QMimeData* source) {
+  if (source->hasText()) QPlainTextEdit::insertFromMimeData(source);
 }
 
 void ExpressionEditor::pressBeside(QPoint at) {

@@ -86,12 +86,15 @@ class ExpressionEditor : public QPlainTextEdit {
   void writingRefused();  // a key that would have written, where the text is read only
   void undoWanted();
   void redoWanted();
+  void menuWanted(const QPoint& at);  // on the screen
 
  protected:
   bool event(QEvent*) override;
   bool viewportEvent(QEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
+  void contextMenuEvent(QContextMenuEvent*) override;
+  void insertFromMimeData(const QMimeData*) override;
   void paintEvent(QPaintEvent*) override;
   void focusInEvent(QFocusEvent*) override;
   void focusOutEvent(QFocusEvent*) override;

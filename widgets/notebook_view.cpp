@@ -168,6 +168,8 @@ CellView* NotebookView::make(const Cell& cell) {
   });
   connect(v->editor(), &ExpressionEditor::undoWanted, this, &NotebookView::undoRequested);
   connect(v->editor(), &ExpressionEditor::redoWanted, this, &NotebookView::redoRequested);
+  connect(v->editor(), &ExpressionEditor::menuWanted, this,
+          [this, v](const QPoint& at) { Q_EMIT textMenuRequested(v->editor(), at); });
   connect(v, &CellView::expressionWanted, this, &NotebookView::expressionWanted);
   connect(v, &CellView::checkingChanged, this, &NotebookView::checkingChanged);
   connect(v, &CellView::sliceWanted, this, [this, v] {

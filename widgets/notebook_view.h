@@ -111,6 +111,7 @@ class NotebookView : public QScrollArea {
   void runRequested(CellId id);
   void edited();  // the document was changed through this view
   void undoRequested();
+  void textMenuRequested(ExpressionEditor* editor, const QPoint& at);  // on the screen
   void redoRequested();
   void caretMoved(int line, int column);
   void activeChanged();

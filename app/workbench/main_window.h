@@ -35,6 +35,7 @@ class DevicesView;
 class DockPage;
 class ElidedLabel;
 class ExplainView;
+class ExpressionEditor;
 class FindBar;
 class RenameBar;
 class InspectorView;
@@ -235,6 +236,7 @@ class MainWindow : public QMainWindow {
   void runWhatWaited(Tab* tab);
   void runAll();
   void undoOrRedo(bool undo);
+  void showTextMenu(ExpressionEditor* editor, const QPoint& at);
   void insertCell(void (NotebookView::*insert)());
   void save(bool ask);
   void openPalette(bool everything);

@@ -9,6 +9,7 @@
 #include <QDockWidget>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QMenu>
 #include <QMenuBar>
 #include <QPlainTextEdit>
 #include <QPushButton>
@@ -265,6 +266,30 @@ void MainWindow::makeActions() {
   add("tools.shortcuts", tr("Change keyboard shortcuts..."), {}, [this] { editShortcuts(); });
   group = tr("Help");
   add("help.shortcuts", tr("Keys"), {QKeySequence(Qt::Key_F1), QKeySequence(Qt::Key_Question)}, [this] { showShortcuts(); });
+}
+
+// The history is the notebook's, whichever cell's text the menu is of.
+void MainWindow::showTextMenu(ExpressionEditor* editor, const QPoint& at) {
+  auto* menu = new QMenu(editor);
+  menu->setAttribute(Qt::WA_DeleteOnClose);
+  const auto commands = [&](std::initializer_list<const char*> ids) {
+    for (const char* id : ids) menu->addAction(action(QString::fromLatin1(id)));
+    menu->addSeparator();
+  };
+  const auto text = [&](const QString& word, QKeySequence::StandardKey key, void (QPlainTextEdit::*command)(), bool enabled) {
+    const QString keys = QKeySequence(key).toString(QKeySequence::NativeText);
+    menu->addAction(word + QLatin1Char('\t') + keys, editor, command)->setEnabled(enabled);
+  };
+  const bool selected = editor->textCursor().hasSelection(), writable = !editor->isReadOnly();
+  commands({"edit.undo", "edit.redo"});
+  text(tr("Cut text"), QKeySequence::Cut, &QPlainTextEdit::cut, selected && writable);
+  text(tr("Copy text"), QKeySequence::Copy, &QPlainTextEdit::copy, selected);
+  text(tr("Paste text"), QKeySequence::Paste, &QPlainTextEdit::paste, editor->canPaste());
+  text(tr("Select all text"), QKeySequence::SelectAll, &QPlainTextEdit::selectAll, !editor->document()->isEmpty());
+  menu->addSeparator();
+  commands({"edit.definition", "edit.rename"});
+  commands({"cell.split", "run.cell"});
+  menu->popup(at);
 }
 
 void MainWindow::makeMenus() {

@@ -487,6 +487,7 @@ void MainWindow::connectNotebook(Tab* tab) {
     if (tab == m_tab) refreshStatus();
   });
   connect(n, &NotebookView::undoRequested, this, [this] { undoOrRedo(true); });
+  connect(n, &NotebookView::textMenuRequested, this, &MainWindow::showTextMenu);
   connect(n, &NotebookView::redoRequested, this, [this] { undoOrRedo(false); });
   connect(n, &NotebookView::caretMoved, this, [this, tab] {
     if (tab == m_tab) refreshPlace();

@@ -10,6 +10,7 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QListWidget>
+#include <QMimeData>
 #include <QPushButton>
 #include <QScrollBar>
 #include <QTemporaryDir>
@@ -228,6 +229,21 @@ TEST_F(Widgets, TypingInAnEditorIsToldInBytes) {
   QTest::keyClick(&editor, Qt::Key_Return);
   QTest::keyClicks(&editor, "yy");
   EXPECT_EQ(replica, "αaβ = 1\r\nx\nyy");
+}
+
+// What the middle button pastes on X11 where nothing is selected has no formats.
+TEST_F(Widgets, AnEmptySelectionIsPastedAsNothing) {
+  struct Editor : ExpressionEditor {
+    using ExpressionEditor::ExpressionEditor, ExpressionEditor::insertFromMimeData;
+  } editor(&theme, true);
+  editor.setBytes("x");
+  QMimeData data;
+  editor.insertFromMimeData(&data);
+  EXPECT_EQ(editor.bytes(), "x");
+  data.setHtml("<b>no text</b>");
+  data.setText("a\nb ");
+  editor.insertFromMimeData(&data);
+  EXPECT_EQ(editor.bytes(), "a\nb x");
 }
 
 TEST_F(Widgets, LinesInABlockAreIndented) {

@@ -2,10 +2,12 @@
 // Writing in notebooks: new ones, long ones, odd ones; nothing is cut off; cell operations are undone.
 #include <QApplication>
 #include <QClipboard>
+#include <QContextMenuEvent>
 #include <QDragEnterEvent>
 #include <QDropEvent>
 #include <QLabel>
 #include <QLineEdit>
+#include <QMenu>
 #include <QMimeData>
 #include <QTabBar>
 #include <QTextBlock>
@@ -487,6 +489,54 @@ TEST_F(Editing, ANameBelowThePointerHasWhatIsWrittenAboutIt) {
   EXPECT_EQ(about("let l"), "The \u03bb of the loss.");
   EXPECT_EQ(about("let m"), "kept small");
   EXPECT_EQ(about("let n"), "");
+}
+
+TEST_F(Editing, TheMenuOfTextUndoesWhatWasTyped) {
+  const QString path = folder.filePath("menu.nf");
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write("# %%\nA = 1\n\n# %%\nB = 2\n");
+  file.close();
+  open();
+  window->openFile(path);
+  ExpressionEditor* editor = cell(1)->editor();
+  const auto menuAt = [&](std::size_t byte) {
+    const QPoint at = editor->viewport()->mapFrom(editor, editor->rectOf(byte).center());
+    QContextMenuEvent event(QContextMenuEvent::Mouse, at, editor->viewport()->mapToGlobal(at));
+    QApplication::sendEvent(editor->viewport(), &event);
+    return qobject_cast<QMenu*>(QApplication::activePopupWidget());
+  };
+  const auto entry = [](const QMenu* menu, const QString& words) -> QAction* {
+    for (QAction* a : menu->actions())
+      if (a->text().startsWith(words)) return a;
+    return nullptr;
+  };
+  QTest::mouseClick(editor->viewport(), Qt::LeftButton);
+  QTest::keyClick(editor, Qt::Key_End);
+  QTest::keyClicks(editor, "34");
+  const std::string typed = document().text();
+  EXPECT_NE(typed.find("B = 234"), std::string::npos) << typed;
+  QMenu* menu = menuAt(0);
+  ASSERT_TRUE(menu && entry(menu, "Undo") && entry(menu, "Cut text") && entry(menu, "Select all text"));
+  EXPECT_EQ(editor->nameAtCaret(), "B");  // what was clicked
+  EXPECT_TRUE(entry(menu, "Undo")->isEnabled());
+  EXPECT_FALSE(entry(menu, "Redo")->isEnabled());
+  EXPECT_FALSE(entry(menu, "Cut text")->isEnabled());
+  QTest::mouseClick(menu, Qt::LeftButton, {}, menu->actionGeometry(entry(menu, "Undo")).center());
+  EXPECT_EQ(document().text().find("B = 234"), std::string::npos) << document().text();
+  editor->selectAll();
+  menu = menuAt(1);
+  ASSERT_TRUE(menu);
+  EXPECT_TRUE(editor->textCursor().hasSelection());
+  QTest::mouseClick(menu, Qt::LeftButton, {}, menu->actionGeometry(entry(menu, "Copy text")).center());
+  EXPECT_EQ(QApplication::clipboard()->text(), "B = 2");
+  window->notebook()->setReadOnly(true);
+  menu = menuAt(1);
+  ASSERT_TRUE(menu);
+  EXPECT_FALSE(entry(menu, "Cut text")->isEnabled());
+  EXPECT_FALSE(entry(menu, "Paste text")->isEnabled());
+  EXPECT_TRUE(entry(menu, "Copy text")->isEnabled());
+  menu->close();
 }
 
 TEST_F(Editing, ANameIsRenamedInEveryCellAsOneStep) {
