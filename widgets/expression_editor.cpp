@@ -178,7 +178,19 @@ void ExpressionEditor::setBytes(const std::string& bytes) {
   placeHints();
   m_setting = false;
   recolor();
+  forgetLinesGone();
   fit();
+}
+
+// Qt keeps the width of a line that was the longest when it goes together with another one.
+void ExpressionEditor::forgetLinesGone() {
+  const int lines = std::exchange(m_lines, blockCount());
+  if (lines <= m_lines || lineWrapMode() != QPlainTextEdit::NoWrap || horizontalScrollBar()->maximum() == 0) return;
+  const int scrolled = horizontalScrollBar()->value();
+  setLineWrapMode(QPlainTextEdit::WidgetWidth);
+  setLineWrapMode(QPlainTextEdit::NoWrap);
+  sizeHint();  // lays all lines out
+  horizontalScrollBar()->setValue(scrolled);
 }
 
 void ExpressionEditor::noticeChange() {
@@ -204,6 +216,7 @@ void ExpressionEditor::noticeChange() {
     else if (hint.byte > begin) hint.byte = begin;
   placeHints();
   recolor();
+  forgetLinesGone();
   fit();
   Q_EMIT bytesEdited(begin, end, text);
   Q_EMIT caretMoved();

@@ -107,6 +107,7 @@ class ExpressionEditor : public QPlainTextEdit {
   void recolor();
   void showMarks();
   void fit();
+  void forgetLinesGone();
   void breakLine();
   void closeBlock();
   void complete(bool asked);
@@ -128,6 +129,7 @@ class ExpressionEditor : public QPlainTextEdit {
   std::vector<Mark> m_marks;
   bool m_outdated = false;
   bool m_setting = false;
+  int m_lines = 1;  // when the text changed last
   struct Screen {
     int scrolled, anchor, caret;
     bool readOnly;

@@ -584,7 +584,7 @@ void GraphView::mousePressEvent(QMouseEvent* event) {
     return update();
   }
   m_pressed = event->position(), m_pressedOffset = m_offset;
-  m_dragging = false;
+  m_dragging = m_doubleClicked = false;
 }
 
 void GraphView::mouseMoveEvent(QMouseEvent* event) {
@@ -602,8 +602,12 @@ void GraphView::mouseMoveEvent(QMouseEvent* event) {
 
 void GraphView::mouseReleaseEvent(QMouseEvent* event) {
   if (m_dragging) return void(m_dragging = false);
+  // The first release of a double click has chosen, or opened a group by its title; what opened may lie below the second one.
+  if (m_doubleClicked) return void(m_doubleClicked = false);
   const QPointF world = (event->position() - m_offset) / m_scale;
-  if (const int title = groupAt(world, true); title >= 0) return toggleGroup(title);
+  const int title = groupAt(world, true);
+  m_titleClicked = title >= 0;
+  if (m_titleClicked) return toggleGroup(title);
   const int i = nodeAt(world);
   if (i >= 0) return choose(QString::fromStdString(m_graph.nodes[static_cast<std::size_t>(i)].id), false);
   if (const int g = groupAt(world, false); g >= 0) {
@@ -619,10 +623,13 @@ void GraphView::mouseReleaseEvent(QMouseEvent* event) {
 }
 
 void GraphView::mouseDoubleClickEvent(QMouseEvent* event) {
+  mousePressEvent(event);
+  m_doubleClicked = !m_dragging;
+  if (m_dragging || m_titleClicked) return;
   const QPointF world = (event->position() - m_offset) / m_scale;
   if (const int i = nodeAt(world); i >= 0)
     return Q_EMIT nodeOpened(QString::fromStdString(m_graph.nodes[static_cast<std::size_t>(i)].id));
-  if (const int g = groupAt(world, false); g >= 0 && groupAt(world, true) < 0) toggleGroup(g);
+  if (const int g = groupAt(world, false); g >= 0) toggleGroup(g);
 }
 
 void GraphView::wheelEvent(QWheelEvent* event) {

@@ -173,6 +173,7 @@ class GraphView : public QWidget {
   QPointF m_offset, m_pressed, m_pressedOffset;
   bool m_choosing = false;
   mutable std::size_t m_corner = 0;  // that the overview stands in
+  bool m_titleClicked = false, m_doubleClicked = false;
   bool m_dragging = false, m_fitted = false, m_outdated = false, m_changes = false;
   bool m_moved = false;  // by hand: it stays as it was put when the room changes
   std::uint64_t m_generation = 0;

@@ -35,6 +35,10 @@ std::optional<std::uint64_t> measuredAlready(const std::vector<TrialInfo>& trial
   return found == trials.rend() ? std::nullopt : std::optional(found->number);
 }
 
+QString timeText(const SubgraphInfo& kernel) {
+  return kernel.us ? microsecondsText(*kernel.us) : kernel.trials > 0 ? QObject::tr("not timed") : QObject::tr("no trial");
+}
+
 QString gainText(const SubgraphInfo& kernel, const TrialInfo* fastest) {
   const double fastestUs = fastest ? fastest->us.value_or(0) : 0;  // 0: not known
   const bool timed = kernel.us && *kernel.us > 0;

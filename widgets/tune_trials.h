@@ -13,6 +13,8 @@ class Selection;
 
 // Below the time in a kernel's row: how it compares with the first kernel, or with its fastest trial; null where that is not known.
 QString gainText(const protocol::SubgraphInfo& kernel, const protocol::TrialInfo* fastest);
+// Its time; what is known of it otherwise: a first kernel may only have been checked.
+QString timeText(const protocol::SubgraphInfo& kernel);
 // What the figures of its row are of.
 QString rowTip(const protocol::SubgraphInfo& kernel, const protocol::TrialInfo* fastest = nullptr);
 // The trial of this schedule that has a figure, the shown one before others, then the newest: a first kernel that was compiled quickly has

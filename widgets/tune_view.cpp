@@ -60,9 +60,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     }
     p->drawPixmap(r.left() + 12, r.top() + 9, m_theme->pixmap(icon, color, p->device()->devicePixelRatioF()));
     const QRect inner(r.left() + 34, r.top() + 7, r.width() - 48, 18);
-    const QString us = s.us                                ? microsecondsText(*s.us)
-                       : s.state == SubgraphState::Waiting ? QStringLiteral("–")
-                                                           : QObject::tr("no trial");
+    const QString us = !s.us && s.state == SubgraphState::Waiting ? QStringLiteral("–") : timeText(s);
     const QColor ink = index.data(Qt::ForegroundRole).value<QBrush>().color();
     p->setFont(s.us ? m_theme->mono(13) : m_theme->ui(12));
     p->setPen(s.us ? ink : c.muted);

@@ -627,8 +627,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (!own && !around && !from) continue;
     if (++kernels > kMostKernels && !own) continue;
     const QString id = QString::fromStdString(s.id);
-    leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
-                     s.us ? microsecondsText(*s.us) : tr("no trial"), QStringLiteral("kernel:") + id});
+    leads.push_back(
+        {QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)), timeText(s), QStringLiteral("kernel:") + id});
     if (kernels > kMostWhole) continue;
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;

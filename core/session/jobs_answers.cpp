@@ -476,14 +476,9 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
       answer.trial.generation = repeated.generation;
       answer.trial.parents = repeated.parents;
       answer.trial.seconds = repeated.seconds;
-      repeated.how += repeated.how.empty() ? "replayed: " : "; replayed: ";
-      if (answer.trial.us) {
-        char figure[48];
-        std::snprintf(figure, sizeof figure, "%.3g \u00b5s", *answer.trial.us);
-        repeated.how += figure;
-      } else {
-        repeated.how += answer.trial.how;
-      }
+      const bool again = repeated.how.find("replayed: ") != std::string::npos;
+      repeated.how += again ? ", " : repeated.how.empty() ? "replayed: " : "; replayed: ";
+      repeated.how += answer.trial.us ? durationText(*answer.trial.us * 1e-6) : answer.trial.how;
     } else {
       answer.trial.number = trials.list.size();
       for (const protocol::TrialInfo& t : trials.list) answer.trial.generation = std::max(answer.trial.generation, t.generation);

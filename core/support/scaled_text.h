@@ -40,6 +40,13 @@ inline std::string siText(double value, const char* unit) {
   return buffer;
 }
 
+// "157 ns", "1.57 µs"
+inline std::string durationText(double seconds) {
+  std::string text = siText(seconds, "s");
+  if (const std::size_t micro = text.find(" us"); micro != std::string::npos) text.replace(micro + 1, 1, "\u00b5");
+  return text;
+}
+
 // "2.05 PiB"
 inline std::string bytesText(std::int64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -284,5 +284,32 @@ TEST_F(Graphs, ADoubleClickOpensTheSource) {
   EXPECT_EQ(opened, (QStringList{"Y", "Y"}));
 }
 
+// Wherever on it: the second release of the button lies on what has opened.
+TEST_F(Graphs, ADoubleClickOpensAGroupAndClosesIt) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  const auto& groups = view.layoutOf().groups;
+  const auto found = std::ranges::find_if(groups, [](const auto& g) { return !g.rect.isNull(); });
+  ASSERT_NE(found, groups.end());
+  const auto g = static_cast<std::size_t>(found - groups.begin());
+  if (!groups[g].closed) view.toggleGroup(static_cast<int>(g));
+  const auto at = [&](QPointF offset) { return view.toWidget(view.layoutOf().groups[g].rect.topLeft() + offset).toPoint(); };
+  const auto doubleClick = [&](QPoint place) {
+    QTest::mouseClick(&view, Qt::LeftButton, {}, place);
+    QTest::mouseDClick(&view, Qt::LeftButton, {}, place);
+    QTest::mouseRelease(&view, Qt::LeftButton, {}, place);
+  };
+  for (const QPointF offset : {QPointF(60, 9), QPointF(60, 30), QPointF(12, 9)}) {
+    SCOPED_TRACE(std::to_string(offset.x()) + ", " + std::to_string(offset.y()));
+    ASSERT_TRUE(view.layoutOf().groups[g].closed);
+    doubleClick(at(offset));
+    EXPECT_FALSE(view.layoutOf().groups[g].closed);
+    doubleClick(at({60, 9}));  // its title
+    EXPECT_TRUE(view.layoutOf().groups[g].closed);
+  }
+}
+
 }  // namespace
 }  // namespace nf

@@ -122,6 +122,15 @@ TrialInfo timed(double us) {
   return trial;
 }
 
+TEST(TuneRow, AKernelThatWasOnlyCheckedIsNotWithoutTrials) {
+  SubgraphInfo kernel;
+  EXPECT_EQ(timeText(kernel), "no trial");
+  kernel.trials = 19;
+  EXPECT_EQ(timeText(kernel), "not timed");
+  kernel.us = 0.157;
+  EXPECT_EQ(timeText(kernel), "157 ns");
+}
+
 // What somebody has pinned may be slower than all else: its row says so, and nothing of what the search was worth.
 TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
   const TrialInfo of60 = timed(60), of65 = timed(65);

@@ -246,6 +246,35 @@ TEST_F(Widgets, AnEmptySelectionIsPastedAsNothing) {
   EXPECT_EQ(editor.bytes(), "a\nb x");
 }
 
+TEST_F(Widgets, ALongLineThatIsGoneLeavesNothingToScroll) {
+  ExpressionEditor editor(&theme, true);
+  editor.resize(400, 100);
+  const std::string before = "A = 1\nB = 2\nC = 3";
+  editor.setBytes(before);
+  editor.show();
+  for (const std::size_t place : {std::size_t{0}, std::size_t{5}, before.find('C'), before.size()}) {
+    SCOPED_TRACE(place);
+    editor.moveCaretTo(place);
+    editor.insertAtCaret("x\n" + QString(200, QLatin1Char('y')) + "\nz\n");
+    QCoreApplication::processEvents();
+    EXPECT_GT(editor.horizontalScrollBar()->maximum(), 0);
+    editor.setBytes(before);
+    QCoreApplication::processEvents();
+    EXPECT_EQ(editor.horizontalScrollBar()->maximum(), 0);
+  }
+  const int height = editor.height();
+  editor.moveCaretTo(before.find('C'));
+  editor.insertAtCaret(QString(200, QLatin1Char('y')) + "\nz\n");
+  QCoreApplication::processEvents();
+  QTextCursor cursor = editor.textCursor();
+  cursor.movePosition(QTextCursor::PreviousBlock, QTextCursor::KeepAnchor, 2);
+  cursor.removeSelectedText();
+  QCoreApplication::processEvents();
+  EXPECT_EQ(editor.bytes(), before);
+  EXPECT_EQ(editor.horizontalScrollBar()->maximum(), 0);
+  EXPECT_EQ(editor.height(), height);
+}
+
 TEST_F(Widgets, LinesInABlockAreIndented) {
   ExpressionEditor editor(&theme, true);
   editor.setBytes("");
