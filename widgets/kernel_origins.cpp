@@ -299,8 +299,8 @@ void KernelView::findTags() {
     for (qsizetype at = wanted.isEmpty() ? -1 : expression.indexOf(wanted, begin); at >= 0;
          at = expression.indexOf(wanted, at + 1)) {
       const qsizetype end = at + wanted.size();
-      const bool before =
-          at > 0 && !isParted(at) && joins(wanted.front()) && (joins(expression[at - 1]) || expression[at - 1] == QLatin1Char(':'));
+      const bool extent = at > 0 && expression[at - 1] == QLatin1Char(':');  // whatever stands between the two
+      const bool before = at > 0 && joins(wanted.front()) && (extent || (!isParted(at) && joins(expression[at - 1])));
       const bool after = end < expression.size() && !isParted(end) && joins(wanted.back()) && joins(expression[end]);
       if (!before && !after && ofBlock(origin, static_cast<int>(at)) && !isLeftOfOther(origin, static_cast<int>(at)))
         return static_cast<int>(at);

@@ -446,8 +446,9 @@ void MainWindow::runActive(AfterRun then) {
   // An empty last cell is the one to write on in.
   const CellView* ran = m_tab->notebook->view(id);
   const bool written = ran && !QString::fromStdString(ran->editor()->bytes()).trimmed().isEmpty();
-  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && written)) insertCell(&NotebookView::insertBelow);
-  else if (then == AfterRun::Next && last) m_tab->notebook->activate(id, true);
+  const bool writes = written && page() == Page::Author;  // elsewhere nobody would see the new one
+  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && writes)) insertCell(&NotebookView::insertBelow);
+  else if (then == AfterRun::Next && last) m_tab->notebook->activate(id, page() == Page::Author);
   else if (then != AfterRun::Stay && !last) m_tab->notebook->activateBeside(1);
   else m_tab->notebook->activate(id, false);
 }

@@ -5,6 +5,7 @@
 #include <QFileInfo>
 #include <QLabel>
 #include <QLocale>
+#include <QRegularExpression>
 #include <QStackedWidget>
 #include <QTabBar>
 #include <QToolButton>
@@ -350,6 +351,7 @@ void MainWindow::refreshOutline() {
       if (title.isEmpty())
         title = QString::fromStdString(std::string(m_tab->workspace->document().body(cell)))
                     .section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty)
+                    .remove(QRegularExpression(QStringLiteral("[\\s{]+$")))
                     .trimmed();
       entry.title = QStringLiteral("%1  %2").arg(number).arg(title.isEmpty() ? tr("empty") : title);
       if (v) {

@@ -384,6 +384,9 @@ void Elaborator::show(const Ast& ast, const Stmt& s) {
     report("misplaced-statement", "`show` stands in a cell, not inside a block", s.span);
     return;
   }
+  if (s.value != kNone && s.values.size() > 1)
+    report("label-of-several", "`as` names one value, these are " + std::to_string(s.values.size()), ast[s.value].span)
+        .notes.push_back({"give each its own `show`", {}});
   for (const ExprRef ref : s.values) {
     const Expr& e = ast[ref];
     std::string label = e.kind == ExprKind::Derivative ? "d(" + std::string(e.text) + ")/d(" + std::string(e.text2) + ")"

@@ -110,6 +110,19 @@ TEST_F(Editing, RunningTheLastCellWritesOnInANewOne) {
   EXPECT_EQ(document().body(document().cells()[2]), "let D = 3");
 }
 
+TEST_F(Editing, RunningTheLastCellWhereNoneIsInSightAddsNone) {
+  openBare();
+  type("let A = 1");
+  for (const MainWindow::Page page : {MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
+    window->showPage(page);
+    QTest::keyClick(window.get(), Qt::Key_Return, Qt::ShiftModifier);
+    EXPECT_EQ(document().text(), "let A = 1");
+  }
+  window->showPage(MainWindow::Page::Author);
+  QTest::keyClick(window.get(), Qt::Key_Return, Qt::ShiftModifier);
+  EXPECT_EQ(document().cells().size(), 2u);
+}
+
 TEST_F(Editing, AListOfCompletionsThatHasClosedTakesNoKeyboardFromTheNextCell) {
   openBare();
   type("sh");
