@@ -142,11 +142,6 @@ void fixMargins(QCustomPlot* plot, const Theme* theme, bool compact, bool labels
 LatencyPlot::LatencyPlot(const Theme* theme, bool compact, QWidget* parent)
     : Plot(theme, tr("Step latency"), parent), m_compact(compact) {
   dress();
-  if (!compact) {
-    m_plot->setInteractions(QCP::iRangeZoom | QCP::iRangeDrag);
-    m_plot->axisRect()->setRangeZoom(Qt::Horizontal);
-    m_plot->axisRect()->setRangeDrag(Qt::Horizontal);
-  }
   requestRedraw();
 }
 

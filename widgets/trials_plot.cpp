@@ -38,9 +38,6 @@ TrialsPlot::TrialsPlot(const Theme* theme, QWidget* parent) : Plot(theme, tr("Tr
   dress();
   m_plot->axisRect()->setAutoMargins(QCP::msNone);
   m_plot->axisRect()->setMargins(QMargins(kTrialsMargin, 4, 16, 22));
-  m_plot->setInteractions(QCP::iRangeZoom | QCP::iRangeDrag);
-  m_plot->axisRect()->setRangeZoom(Qt::Horizontal);
-  m_plot->axisRect()->setRangeDrag(Qt::Horizontal);
   requestRedraw();
 }
 

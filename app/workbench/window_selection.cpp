@@ -515,6 +515,21 @@ bool MainWindow::isOutsideStep(const std::string& tensor) const {
   return outside;
 }
 
+namespace {
+// "d(L" of d(L)/d(W); empty of what is no derivative.
+std::string_view differentiated(std::string_view tensor) {
+  const std::size_t end = tensor.find(")/d(");
+  return tensor.starts_with("d(") && end != std::string_view::npos ? tensor.substr(0, end) : std::string_view();
+}
+
+// Gradients of two losses come from the same accesses.
+bool isOfOtherLoss(const protocol::GraphNode& node, std::string_view gradient) {
+  const std::string_view loss = differentiated(gradient);
+  const auto differs = [&](std::string_view name) { return !differentiated(name).empty() && differentiated(name) != loss; };
+  return !loss.empty() && differs(node.id) && std::ranges::all_of(node.merged, differs, &protocol::MergedOperator::name);
+}
+}  // namespace
+
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
 std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token) {
   constexpr std::size_t kMostNodes = 8, kMostKernels = 6, kMostWhole = 2;
@@ -544,7 +559,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   };
   const std::string& reads = tensor == m_tab->inspected.toStdString() && m_selection.body().empty() ? tensor : m_selection.reads();
   std::vector<bool> led = token ? ledTo(graph, probe, reads) : std::vector<bool>(graph.nodes.size());
-  for (std::size_t i = 0; i < led.size() && !token; ++i) led[i] = isPart(graph.nodes[i].origins, graph.nodes[i].places);
+  for (std::size_t i = 0; i < led.size() && !token; ++i)
+    led[i] = !isOfOtherLoss(graph.nodes[i], tensor) && isPart(graph.nodes[i].origins, graph.nodes[i].places);
   const bool operators = leadsToOperator(graph, led);
   // A place in a function is no part of all that makes what its calls make.
   const bool inBody = token && operators && !m_selection.body().empty();

@@ -147,6 +147,21 @@ TEST(MergeEqualOperators, TheNameThatIsWantedStaysAndAPartAdoptsTheOrigins) {
   EXPECT_EQ(accesses, (std::set<std::uint32_t>{0, 10, 20}));
 }
 
+// The seed of a loss that is a sum is 1, whichever loss that is; it has the places of its own.
+TEST(MergeEqualOperators, SeedsOfTwoLossesStayTwo) {
+  Build b;
+  const auto X = b.tensor("X", {4});
+  for (const std::string seed : {"d(La)/d(S)", "d(La)/d(T)", "d(Lb)/d(S)"}) {
+    const auto one = b.op(seed, {}, 0, Reducer::None, b.number(1));
+    b.output(b.op(seed + ".read", {{"i", 4}}, 1, Reducer::None, b.mul(b.load(one, {}), b.load(X, {var(0)}))));
+  }
+  const auto p = mergeEqualOperators(b.p);
+  ASSERT_TRUE(p);
+  std::set<std::string> made;
+  for (const Operator& op : p->operators) made.insert((*p)[op.output].name);
+  EXPECT_EQ(made, (std::set<std::string>{"d(La)/d(S)", "d(La)/d(S).read", "d(Lb)/d(S)", "d(Lb)/d(S).read"}));
+}
+
 // Two equal tensors that a loop reads are one for it, too: it would be counted, and read, twice.
 TEST(MergeEqualOperators, OneOutsideIsOneWithinALoop) {
   const CompiledNotebook notebook =

@@ -59,7 +59,12 @@ const char* const kNotebooks[] = {
     "# %%\nP[n, d] = (Hs[0, n+1, d] else 0) - h[n, d]\nQ = centre(P)\nm[d] <- 0.9 * m[d] + 0.1 * mean[n] P[n, d]\n"
     "# %%\nloss La = mean[n, d] (Q[n, d] - m[d])^2 + mean[c, d] S[c, d]^2\n"
     "loss Lb = mean[n, d] (h[n, d] - S[k[n], d])^2\neval far = max[n, d] abs(P[n, d])\n"
-    "show d(La)/d(E), d(Lb)/d(W), S\n# %%\ntrain La { optimizer = adam(lr=0.01); steps = 3 }\n"};
+    "show d(La)/d(E), d(Lb)/d(W), S\n# %%\ntrain La { optimizer = adam(lr=0.01); steps = 3 }\n",
+    "# %%\nlet N = 8, M = 6\ninput X[N, M] = normal(0, 1)\nparam W[M, M] = normal(0, 0.3)\n"
+    "def lin(x[N, M], w[M, M]) -> y { y[n, o] = sum[m] x[n, m] * w[o, m] }\n"
+    "# %%\nY = lin(X, W)\nU = tanh(lin(Y, W))\n# %%\nloss La = mean[n, m] (U[n, m] - 1)^2 + mean[n, m] Y[n, m]^2\n"
+    "# %%\nloss Lb = mean[n, m] (U[n, m] - 2)^2 + mean[n] exp(Y[n, 0])\n# %%\nshow d(La)/d(W), d(Lb)/d(W)\n"
+    "# %%\ntrain La { steps = 3 }\n"};
 
 struct Agreement : RealEngine, testing::WithParamInterface<int> {
   struct Links {
@@ -126,6 +131,10 @@ struct Agreement : RealEngine, testing::WithParamInterface<int> {
       out.cut = out.cut || (!lead->isHidden() && lead->text().contains(QLatin1String(" more, ")));
     }
     return out;
+  }
+
+  static std::string lossOf(const std::string& gradient) {  // "d(L)"
+    return gradient.starts_with("d(") ? gradient.substr(0, gradient.find("/d(")) : std::string();
   }
 
   static std::string madeBy(const QString& line) {
@@ -320,6 +329,8 @@ TEST_P(Agreement, ANodeLeadsToItsKernels) {
     settle();
     const Links led = links();
     EXPECT_TRUE(led.cut || led.nodes.contains(node));
+    for (const std::string& other : led.nodes)
+      EXPECT_TRUE(led.cut || lossOf(node).empty() || lossOf(other).empty() || lossOf(other) == lossOf(node)) << other;
     for (const SubgraphInfo& subgraph : subgraphs) {
       SCOPED_TRACE(subgraph.name);
       const bool has = subgraph.loop == node || std::ranges::find(subgraph.operators, node) != subgraph.operators.end();
@@ -332,8 +343,8 @@ TEST_P(Agreement, ANodeLeadsToItsKernels) {
   }
 }
 
-const char* const kNames[] = {"Calls", "Loops", "Equals", "Moves"};
-INSTANTIATE_TEST_SUITE_P(Notebooks, Agreement, testing::Values(0, 1, 2, 3), [](const auto& info) { return kNames[info.param]; });
+const char* const kNames[] = {"Calls", "Loops", "Equals", "Moves", "Losses"};
+INSTANTIATE_TEST_SUITE_P(Notebooks, Agreement, testing::Values(0, 1, 2, 3, 4), [](const auto& info) { return kNames[info.param]; });
 
 }  // namespace
 }  // namespace nf
